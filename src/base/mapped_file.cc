@@ -1,0 +1,59 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lockstep {
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const auto fail = [&](const std::string& why) {
+    throw Error(ExitCode::bad_file, path_.string() + ": " + why);
+  };
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(std::string("cannot open: ") + std::strerror(errno) + "; check the path");
+  struct stat info {};
+  std::string problem;
+  if (::fstat(fd, &info) != 0) {
+    problem = std::string("cannot read its size: ") + std::strerror(errno);
+  } else if (!S_ISREG(info.st_mode)) {
+    problem = "is not a regular file; name the model file itself";
+  } else if (info.st_size == 0) {
+    problem = "is empty; fetch it again";
+  } else {
+    size_ = static_cast<size_t>(info.st_size);
+    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED) {
+      problem = std::string("cannot be mapped: ") + std::strerror(errno);
+    } else {
+      data_ = static_cast<const std::byte*>(address);
+    }
+  }
+  ::close(fd);
+  if (!problem.empty()) fail(problem);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace lockstep
