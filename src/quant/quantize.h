@@ -1,0 +1,15 @@
+// binary32 rows to weight blocks, for synthetic models and tests. Not part of the law (files come
+// quantised): simple nearest rounding, deterministic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gguf/types.h"
+
+namespace lockstep::quant {
+
+// n is a multiple of the type's block_elements; dst has room for all blocks.
+void quantize_row(gguf::TensorType type, const float* src, std::byte* dst, int64_t n);
+
+}  // namespace lockstep::quant
