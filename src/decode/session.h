@@ -1,0 +1,114 @@
+// One conversation with a model: plain or speculative decoding, same bits (contract E1).
+//
+//   Session session(model, backend, options);
+//   session.begin(prompt_ids);
+//   while (!session.finished()) for (int32_t id : session.step().tokens) …
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "draft/source.h"
+#include "kernels/backend.h"
+#include "model/model.h"
+#include "sample/sampler.h"
+#include "state/kv_cache.h"
+
+namespace lockstep::decode {
+
+struct DepthPolicy {     // `fixed`, as llama.cpp's --spec-draft-* are known
+  int n_max = 0;         // tokens asked of the source; 0: plain decoding
+  int n_min = 0;         // fewer than this: nothing is drafted in that step
+  float p_min = 0.0f;    // a draft ends before the first token with less confidence
+};
+
+struct SessionOptions {
+  int64_t context = 0;                 // 0: the model's training context
+  state::KvType k_type = state::KvType::f16;
+  state::KvType v_type = state::KvType::f16;
+  int64_t chunk = 64;                  // prompt rows in a pass
+  sample::Parameters sampling;
+  std::shared_ptr<draft::Source> source;   // null: plain
+  DepthPolicy depth;
+  int64_t max_tokens = -1;             // -1: to the context's end
+  std::function<bool(int32_t)> is_end;     // end-of-generation ids; null: none
+  int64_t kv_max_bytes = 0;            // 0: no limit
+};
+
+enum class Finish : uint8_t { none, end_token, max_tokens, context_full, fault, stopped };
+const char* finish_name(Finish finish);    // "stop", "length", "context_full", "fault", "cancelled", ""
+
+struct Phases { double draft = 0, verify = 0, sample = 0, commit = 0, emit = 0; };   // milliseconds
+
+struct DraftCounts {
+  std::string source;                       // "" for plain
+  int64_t steps = 0, drafted = 0, accepted = 0;
+  std::vector<int64_t> proposed_at, accepted_at;   // per position of a draft
+};
+
+struct Step {
+  std::vector<int32_t> tokens;       // committed by this step: accepted drafts, then one more
+  int drafted = 0, accepted = 0;
+  Finish finish = Finish::none;
+};
+
+// Looks at every committed logits row and at the state after each pass; for `prove` and `eval`.
+class Inspector {
+ public:
+  virtual ~Inspector() = default;
+  // position = index of the token that this row chooses.
+  virtual void on_logits(int64_t position, std::span<const float> row) = 0;
+  virtual void on_pass(int64_t rows, const state::KvCache& kv) = 0;   // after commit
+};
+
+class Session {
+ public:
+  Session(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
+          SessionOptions options);
+  ~Session();
+
+  // Sets the whole token history; state that still holds is kept (longest common prefix that every
+  // state kind can return to), the rest is computed in chunks. Throws Error(bad_use) when the
+  // history is empty, holds an id outside the vocabulary, or does not fit the context.
+  // progress(done, total) may be null; returning false cancels (Finish::stopped).
+  void begin(std::span<const int32_t> history,
+             const std::function<bool(int64_t done, int64_t total)>& progress = {});
+
+  Step step();
+  bool finished() const;
+  Finish finish() const;
+  std::string fault() const;          // which op, layer and position, when finish() is fault
+  void stop();                        // ends the generation (a stop string was found)
+
+  std::span<const int32_t> history() const;          // prompt and committed tokens
+  int64_t prompt_tokens() const;
+  int64_t cached_tokens() const;                     // of the prompt, taken over from before
+  int64_t generated_tokens() const;
+  const DraftCounts& draft_counts() const;
+  const Phases& phases() const;
+  const state::KvCache& kv() const;
+
+  // Between generations: other sampling, source, depth, limits; state is kept.
+  void set_sampling(const sample::Parameters& parameters);
+  void set_source(std::shared_ptr<draft::Source> source, DepthPolicy depth);
+  void set_max_tokens(int64_t max_tokens);
+  void set_inspector(Inspector* inspector);
+  void set_chunk(int64_t rows);
+  // Negative control: the plant is given to every pass until it is applied.
+  void set_plant(kernels::Plant* plant);
+  void truncate(int64_t position);     // cuts the history; the next begin() recomputes what is needed
+  std::shared_ptr<const state::KvCache::Snapshot> snapshot() const;
+  void restore(const std::shared_ptr<const state::KvCache::Snapshot>& snapshot,
+               std::span<const int32_t> history);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::decode
