@@ -17,7 +17,7 @@ static_assert(sizeof(float) == 4 && FLT_MANT_DIG == 24, "float must be IEEE bina
 static_assert(sizeof(double) == 8 && DBL_MANT_DIG == 53, "double must be IEEE binary64");
 
 #ifdef __CUDACC__
-#define LOCKSTEP_HD __host__ __device__ __forceinline__
+#define LOCKSTEP_HD __host__ __device__
 #else
 #define LOCKSTEP_HD
 #endif
