@@ -15,7 +15,9 @@ struct Partial {
 };
 
 // Elements of a row of values, rounded up so that every row starts on a cache line.
-inline int64_t padded(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+inline int64_t padded(int64_t head_dim) {
+  return (head_dim + 15) / 16 * 16;
+}
 
 // What one query row and head carries from page to page.
 struct QueryState {
@@ -75,7 +77,7 @@ void merge(Partial& a, const Partial& b, int64_t head_dim) {
 void attend_page(const AttentionArgs& args, const float* q, const float* k, const float* v,
                  int64_t begin, int64_t end, Partial& page, bool& fault) {
   const int64_t stride = padded(args.head_dim);
-  float score[kPagePositions];
+  float score[kPagePositions] = {};
   for (int64_t j = begin; j < end; ++j) {
     float s = dot(q, k + j * stride, args.head_dim) * args.scale;
     if (is_non_finite(s)) {

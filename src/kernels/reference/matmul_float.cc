@@ -7,7 +7,7 @@ namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 namespace {
 
 constexpr int64_t kRowsTogether = 16;
-constexpr int64_t kDecoded = 512;   // elements converted at a time; a multiple of the 16 lanes
+constexpr int64_t kDecoded = 512;  // elements converted at a time; a multiple of the 16 lanes
 
 struct F32 {
   static constexpr int64_t kBytes = 4;
@@ -66,10 +66,14 @@ void product(const MatmulFloatArgs& args, Range items) {
 
 void matmul_float(const MatmulFloatArgs& args, Range items) {
   switch (args.weight->type) {
-    case TensorType::f32: return product<F32>(args, items);
-    case TensorType::f16: return product<F16>(args, items);
-    case TensorType::bf16: return product<BF16>(args, items);
-    default: __builtin_trap();   // the executor asks activation_form first
+    case TensorType::f32:
+      return product<F32>(args, items);
+    case TensorType::f16:
+      return product<F16>(args, items);
+    case TensorType::bf16:
+      return product<BF16>(args, items);
+    default:
+      __builtin_trap();  // the executor asks activation_form first
   }
 }
 

@@ -9,7 +9,9 @@
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 namespace {
 
-inline float load_f16(const std::byte* p) { return math::f16_to_f32(load<uint16_t>(p)); }
+inline float load_f16(const std::byte* p) {
+  return math::f16_to_f32(load<uint16_t>(p));
+}
 
 // Form q32: 32 elements a block; value = d·code (+ m).
 struct Q4_0 {
