@@ -7,13 +7,15 @@
 // Shapes     q, out [rows][n_head·head_dim]; row i is position first_position + i.
 // Item       one tile of kAttentionTileRows consecutive rows (the last may be shorter) and one kv
 //            head: item = tile·n_head_kv + kv head.
-// Order      Score: 16 lanes from +0, element i to lane i mod 16, ascending, lane = fma(q, k, lane);
-//            tree(16). Page (64 absolute positions), unmasked keys by ascending j, m = max s_j, from
-//            l = +0, o = +0: p = exp(s_j - m); l += p; o[d] = fma(p, v_j[d], o[d]).
-//            Merging a (so far) and b (next): m = max, e_a = exp(m_a - m), e_b = exp(m_b - m),
-//            l = fma(l_b, e_b, l_a·e_a), o likewise. Pages merge ascending in a span of 16 absolute
-//            pages, spans ascending; the first page with an unmasked key starts its span as it is,
-//            the first such span starts the result. Then o ÷ l.
+// Order      Score: 16 lanes from +0, element i to lane i mod 16, ascending,
+//            lane = fma(q, k, lane); tree(16).
+//            Page (64 absolute positions), unmasked keys by ascending j: m = max s_j; from l = +0,
+//            o = +0: p = exp(s_j - m); l += p; o[d] = fma(p, v_j[d], o[d]).
+//            Merging a (so far) and b (next): m = max; e_a = exp(m_a - m); e_b = exp(m_b - m);
+//            l = fma(l_b, e_b, l_a·e_a); o likewise.
+//            Pages merge ascending in a span of 16 absolute pages, spans ascending; the first page
+//            with an unmasked key starts its span as it is, the first such span starts the result.
+//            Then o ÷ l.
 // Aliasing   out may not be q.
 // Bytes      per row and kv head: K and V row bytes of every unmasked position once per tile;
 //            rows·n_head·head_dim·8 for q and out.
@@ -33,10 +35,10 @@ struct AttentionArgs {
   int64_t rows = 0, first_position = 0;
   int64_t n_head = 0, head_dim = 0;
   float scale = 1.0f;
-  float softcap = 0.0f;    // 0: none
-  int64_t window = 0;      // 0: none
+  float softcap = 0.0f;  // 0: none
+  int64_t window = 0;    // 0: none
   const KvLayerView* kv = nullptr;
-  FaultFlags faults;       // of this segment's first row
+  FaultFlags faults;  // of this segment's first row
 
   int64_t items() const {
     return (rows + kAttentionTileRows - 1) / kAttentionTileRows * kv->n_head_kv;

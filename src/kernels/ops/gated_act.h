@@ -21,7 +21,7 @@ struct GatedActArgs {
   const float* up = nullptr;
   float* out = nullptr;
   int64_t rows = 0, width = 0;
-  bool gelu = false;   // otherwise silu
+  bool gelu = false;  // otherwise silu
   FaultFlags faults;
 
   int64_t items() const { return rows * ((width + 255) / 256); }

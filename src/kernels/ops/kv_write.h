@@ -23,7 +23,7 @@ struct KvWriteArgs {
   const float* v = nullptr;
   int64_t rows = 0, first_position = 0;
   const KvLayerView* kv = nullptr;
-  FaultFlags faults;   // of this segment's first row
+  FaultFlags faults;  // of this segment's first row
 
   int64_t items() const { return rows * kv->n_head_kv; }
 };

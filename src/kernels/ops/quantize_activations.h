@@ -1,5 +1,5 @@
-// Rows to int8 blocks, the left side of a product with quantised weights. Two forms, by weight type:
-// q32 for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0; q256 for Q4_K, Q5_K, Q6_K.
+// Rows to int8 blocks, the left side of a product with quantised weights. Two forms, by weight
+// type: q32 for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0; q256 for Q4_K, Q5_K, Q6_K.
 //
 // Formula    per block of 32 or 256 elements: a = max|x|;
 //            a < 2^-100:  d = 0, q = 0
@@ -32,7 +32,7 @@ struct QuantizedActivations {
 struct QuantizeActivationsArgs {
   const float* x = nullptr;
   int64_t rows = 0, n = 0;
-  ActivationForm form = ActivationForm::q32;   // not f32
+  ActivationForm form = ActivationForm::q32;  // not f32
   QuantizedActivations out;
   FaultFlags faults;
 

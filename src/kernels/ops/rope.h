@@ -4,7 +4,7 @@
 //            (i, i + n_rot ÷ 2) (halves):
 //            y0 = fma(x0, c, -(x1·s)), y1 = fma(x1, c, x0·s)
 //            c, s: the table row of the position, made in binary64 (docs/numerics/rotary.md,
-//            rope_table.h). Elements from n_rot on are left as they are.
+//            kernels/rope_table.h). Elements from n_rot on are left as they are.
 // Shapes     x [rows][n_head·head_dim]; cos, sin [rows][n_rot ÷ 2].
 // Item       one head of one row: item = row·n_head + head.
 // Order      elementwise.

@@ -31,7 +31,8 @@ bool write_row(KvType type, const float* x, int64_t head_dim, std::byte* out) {
     case KvType::q8_0:
       for (int64_t i = 0; i < head_dim; i += 32, out += 34) {
         const float a = max_magnitude(x + i, 32);
-        uint16_t d = math::f32_to_f16(quantize_int8(x + i, 32, a, reinterpret_cast<int8_t*>(out + 2)));
+        uint16_t d =
+            math::f32_to_f16(quantize_int8(x + i, 32, a, reinterpret_cast<int8_t*>(out + 2)));
         if (is_non_finite(a) || (d & 0x7C00u) == 0x7C00u) {
           fault = true;
           d = 0;
@@ -56,8 +57,10 @@ void kv_write(const KvWriteArgs& args, Range items) {
     const int64_t page = position / kPagePositions;
     const int64_t place = head * kPagePositions + position % kPagePositions;
     const int64_t at = item * kv.head_dim;
-    const bool bad_k = write_row(kv.k_type, args.k + at, kv.head_dim, kv.k_pages[page] + place * k_bytes);
-    const bool bad_v = write_row(kv.v_type, args.v + at, kv.head_dim, kv.v_pages[page] + place * v_bytes);
+    const bool bad_k =
+        write_row(kv.k_type, args.k + at, kv.head_dim, kv.k_pages[page] + place * k_bytes);
+    const bool bad_v =
+        write_row(kv.v_type, args.v + at, kv.head_dim, kv.v_pages[page] + place * v_bytes);
     if (bad_k || bad_v) set_fault(args.faults, row);
   }
 }

@@ -1,13 +1,14 @@
 #include "kernels/ops/matmul_float.h"
 
 #include "kernels/math/half.h"
+#include "kernels/reference/lanes16.h"
 #include "kernels/reference/reference.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 namespace {
 
 constexpr int64_t kRowsTogether = 16;
-constexpr int64_t kDecoded = 512;   // elements converted at a time; a multiple of the 16 lanes
+constexpr int64_t kDecoded = 512;  // elements converted at a time; a multiple of the 16 lanes
 
 struct F32 {
   static constexpr int64_t kBytes = 4;
@@ -21,13 +22,6 @@ struct BF16 {
   static constexpr int64_t kBytes = 2;
   static float value(const std::byte* p) { return math::bf16_to_f32(load<uint16_t>(p)); }
 };
-
-inline float tree16(float* lane) {
-  for (int h = 8; h >= 1; h /= 2) {
-    for (int i = 0; i < h; ++i) lane[i] = lane[i] + lane[i + h];
-  }
-  return lane[0];
-}
 
 template <typename Format>
 void product(const MatmulFloatArgs& args, Range items) {
@@ -45,12 +39,11 @@ void product(const MatmulFloatArgs& args, Range items) {
         }
         for (int64_t r = 0; r < rows; ++r) {
           const float* x = args.x + (first + r) * w.n_in + k0;
-          float* lane = lanes[r];
-          int64_t k = 0;
-          for (; k + 16 <= count; k += 16) {
-            for (int i = 0; i < 16; ++i) lane[i] = math::fma_rn(value[k + i], x[k + i], lane[i]);
+          const int64_t whole = count / 16 * 16;
+          fma16(value, x, whole, lanes[r]);
+          for (int64_t k = whole; k < count; ++k) {
+            lanes[r][k % 16] = math::fma_rn(value[k], x[k], lanes[r][k % 16]);
           }
-          for (; k < count; ++k) lane[k % 16] = math::fma_rn(value[k], x[k], lane[k % 16]);
         }
       }
       for (int64_t r = 0; r < rows; ++r) {
@@ -66,10 +59,14 @@ void product(const MatmulFloatArgs& args, Range items) {
 
 void matmul_float(const MatmulFloatArgs& args, Range items) {
   switch (args.weight->type) {
-    case TensorType::f32: return product<F32>(args, items);
-    case TensorType::f16: return product<F16>(args, items);
-    case TensorType::bf16: return product<BF16>(args, items);
-    default: __builtin_trap();   // the executor asks activation_form first
+    case TensorType::f32:
+      return product<F32>(args, items);
+    case TensorType::f16:
+      return product<F16>(args, items);
+    case TensorType::bf16:
+      return product<BF16>(args, items);
+    default:
+      __builtin_trap();  // the executor asks activation_form first
   }
 }
 

@@ -28,7 +28,7 @@ void product_q32(const MatmulQuantizedArgs& args, Range items) {
     for (int64_t first = 0; first < args.rows; first += kRowsTogether) {
       const int64_t rows = smaller(kRowsTogether, args.rows - first);
       float lanes[kRowsTogether][8] = {};
-      for (int64_t b0 = 0; b0 < blocks; b0 += 8) {   // one segment
+      for (int64_t b0 = 0; b0 < blocks; b0 += 8) {  // one segment
         const int64_t count = smaller<int64_t>(8, blocks - b0);
         alignas(64) int16_t code[256];
         float d[8], m[8];
@@ -100,15 +100,24 @@ void product_q256(const MatmulQuantizedArgs& args, Range items) {
 
 void matmul_quantized(const MatmulQuantizedArgs& args, Range items) {
   switch (args.weight->type) {
-    case TensorType::q4_0: return product_q32<Q4_0>(args, items);
-    case TensorType::q4_1: return product_q32<Q4_1>(args, items);
-    case TensorType::q5_0: return product_q32<Q5_0>(args, items);
-    case TensorType::q5_1: return product_q32<Q5_1>(args, items);
-    case TensorType::q8_0: return product_q32<Q8_0>(args, items);
-    case TensorType::q4_k: return product_q256<Q4_K>(args, items);
-    case TensorType::q5_k: return product_q256<Q5_K>(args, items);
-    case TensorType::q6_k: return product_q256<Q6_K>(args, items);
-    default: __builtin_trap();   // the executor asks activation_form first
+    case TensorType::q4_0:
+      return product_q32<Q4_0>(args, items);
+    case TensorType::q4_1:
+      return product_q32<Q4_1>(args, items);
+    case TensorType::q5_0:
+      return product_q32<Q5_0>(args, items);
+    case TensorType::q5_1:
+      return product_q32<Q5_1>(args, items);
+    case TensorType::q8_0:
+      return product_q32<Q8_0>(args, items);
+    case TensorType::q4_k:
+      return product_q256<Q4_K>(args, items);
+    case TensorType::q5_k:
+      return product_q256<Q5_K>(args, items);
+    case TensorType::q6_k:
+      return product_q256<Q6_K>(args, items);
+    default:
+      __builtin_trap();  // the executor asks activation_form first
   }
 }
 

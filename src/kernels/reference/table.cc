@@ -1,6 +1,5 @@
 #include "kernels/reference/reference.h"
 
-
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 
 const CpuKernels kTable = {

@@ -1,6 +1,6 @@
-// Rows of cosines and sines for rope.h, made on demand in canonical binary64. Every backend takes
-// its rows from here: they are a few hundred bytes a row, and a second set of binary64 functions
-// would be a second thing to prove.
+// Rows of cosines and sines for ops/rope.h, made on demand in canonical binary64. Every backend
+// takes its rows from here: they are a few hundred bytes a row, and a second set of binary64
+// functions would be a second thing to prove.
 //
 // Formula    docs/numerics/rotary.md.
 // Shapes     frequencies [n_rot ÷ 2]; cos, sin [n_rot ÷ 2] for one position.
@@ -15,8 +15,8 @@
 namespace lockstep::kernels {
 
 struct RopeFrequencies {
-  std::vector<double> f;    // radians per position, by pair
-  bool scaled = false;      // multiply cos and sin by mscale (yarn)
+  std::vector<double> f;  // radians per position, by pair
+  bool scaled = false;    // multiply cos and sin by mscale (yarn)
   float mscale = 1.0f;
 };
 
