@@ -315,7 +315,7 @@ std::shared_ptr<const Array> Parser::read_array(int depth) {
       read_numbers<double, double>(*array, count);
       break;
     case ValueType::boolean: {
-      charge(count / 8 + 1);
+      charge(count);
       std::vector<bool> flags(count);
       for (uint64_t i = 0; i < count; ++i) flags[i] = read_bool();
       array->elements = std::move(flags);

@@ -114,4 +114,22 @@ static inline int code(const BlockQ6_K& b, int i) {
   return (low | high << 4) - 32;
 }
 
+// The integers of the law's products (weight-types.md, "In the product") never pass int32, in any
+// order of summation: isum over a sub-block of n elements, t and u over a superblock.
+static constexpr int64_t max_isum(int64_t n, int64_t max_code) {
+  return n * max_code * 127;
+}
+static constexpr int64_t max_t(int64_t n, int64_t max_scale, int64_t max_code) {
+  return 256 / n * max_scale * max_isum(n, max_code);
+}
+static_assert(max_isum(32, 8) == 32'512);                                             // Q4_0
+static_assert(max_isum(32, 15) == 60'960);                                            // Q4_1
+static_assert(max_isum(32, 16) == 65'024);                                            // Q5_0
+static_assert(max_isum(32, 31) == 125'984);                                           // Q5_1
+static_assert(max_isum(32, 128) == 520'192);                                          // Q8_0
+static_assert(max_t(32, 63, 15) == 30'723'840 && max_t(32, 63, 15) <= INT32_MAX);     // Q4_K
+static_assert(max_t(32, 63, 31) == 63'495'936 && max_t(32, 63, 31) <= INT32_MAX);     // Q5_K
+static_assert(max_t(32, 63, 1) == 2'048'256);                                         // their u
+static_assert(max_t(16, 128, 32) == 133'169'152 && max_t(16, 128, 32) <= INT32_MAX);  // Q6_K
+
 }  // namespace lockstep::quant

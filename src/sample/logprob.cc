@@ -17,18 +17,18 @@ struct RowSum {
 RowSum sum_row(std::span<const float> row, std::vector<float>& block_max) {
   RowSum sum;
   const auto n = static_cast<int64_t>(row.size());
-  if (n == 0 || !scan_row(row.data(), n, block_max)) return sum;
+  block_max.resize(static_cast<size_t>(block_count(n)));
+  if (n == 0 || !row_ops().scan(row.data(), n, block_max.data())) return sum;
   sum.finite = true;
   sum.x_max = *std::max_element(block_max.begin(), block_max.end());
+  uint64_t weights[kBlock];
   uint64_t total = 0;
   for (size_t block = 0; block < block_max.size(); ++block) {
     if (static_cast<double>(block_max[block] - sum.x_max) < kWeightZeroBelow) continue;
     const int64_t begin = static_cast<int64_t>(block) * kBlock;
-    const int64_t end = std::min(n, begin + kBlock);
-    for (int64_t i = begin; i < end; ++i) {
-      const float d = row[static_cast<size_t>(i)] - sum.x_max;
-      if (static_cast<double>(d) >= kWeightZeroBelow) total += weight_of(d, 1.0);
-    }
+    const int64_t length = std::min(kBlock, n - begin);
+    row_ops().weights(row.data() + begin, length, sum.x_max, 1.0, weights);
+    for (int64_t i = 0; i < length; ++i) total += weights[i];
   }
   sum.log_total = math::log(static_cast<double>(total) * 0x1p-40);
   return sum;

@@ -43,6 +43,16 @@ inline double noise_bound(uint32_t w) {
   return static_cast<double>(std::countl_zero(~w) + 1) * kLn2 + 1e-9;
 }
 
+// Every word whose noise reaches g is at least this (some smaller ones may be, too): noise_bound,
+// turned around.
+inline uint32_t least_word(double g) {
+  constexpr double kLog2E = 1.44269504088896341;
+  const double ones = g * kLog2E - 1.0 - 1e-6;   // leading one bits it takes
+  if (!(ones > 0.0)) return 0;
+  if (ones >= 31.0) return 0xFFFFFFFEu;
+  return ~(0xFFFFFFFFu >> (static_cast<int>(ones) + 1));
+}
+
 inline double noise(const NoiseKey& key, int32_t id) {
   const uint32_t i = static_cast<uint32_t>(id);
   return noise_of_word(key.words(i >> 2)[i & 3]);

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/error.h"
-#include "sample/noise.h"
+#include "kernels/math/elementary64.h"
 
 namespace lockstep::sample {
 
@@ -31,7 +30,8 @@ Choice Sampler::choose(std::span<const float> logits, std::span<const int32_t> h
   removed_ = 0;
   dense_ = true;
   t_ = 1.0;
-  if (!scan_row(x_, n_vocab_, block_max_)) {
+  block_max_.resize(static_cast<size_t>(block_count(n_vocab_)));
+  if (!row_ops().scan(x_, n_vocab_, block_max_.data())) {
     return {.token = -1, .fault = true, .reason = ChoiceFault::non_finite_logit};
   }
   apply_bias();
@@ -77,8 +77,9 @@ void Sampler::set_element(int32_t id, float x) {
   const auto i = static_cast<size_t>(id);
   if (x == kRemoved && row_[i] != kRemoved) ++removed_;
   row_[i] = x;
-  const int64_t block = id / kBlock;
-  block_max_[static_cast<size_t>(block)] = block_maximum(x_, n_vocab_, block);
+  const int64_t begin = id / kBlock * kBlock;
+  row_ops().scan(x_ + begin, std::min(kBlock, n_vocab_ - begin),
+                 &block_max_[static_cast<size_t>(id / kBlock)]);
 }
 
 int64_t Sampler::survivors() const {
@@ -122,7 +123,7 @@ void Sampler::divide_by_temperature() {
     for (float& x : row_) {
       if (x != kRemoved) divide(x);
     }
-    scan_row(x_, n_vocab_, block_max_);
+    row_ops().scan(x_, n_vocab_, block_max_.data());
   } else {
     for (Candidate& c : list_) divide(c.x);
   }
@@ -170,19 +171,20 @@ void Sampler::list_from_row(Keep keep) {
   dense_ = false;
 }
 
+// At least k elements are no less than this: those of the k greatest block maxima.
+float Sampler::top_bound(int64_t k) {
+  if (k > static_cast<int64_t>(block_max_.size())) return kRemoved;
+  scratch_ = block_max_;
+  const auto at = scratch_.begin() + static_cast<ptrdiff_t>(k - 1);
+  std::nth_element(scratch_.begin(), at, scratch_.end(), std::greater<float>());
+  return *at;
+}
+
 void Sampler::keep_top_k() {
   const int64_t k = parameters_.top_k;
   if (k <= 0 || k >= survivors()) return;
   if (dense_) {
-    // At least k elements are no less than the k-th greatest block maximum.
-    float least = kRemoved;
-    if (k <= static_cast<int64_t>(block_max_.size())) {
-      scratch_ = block_max_;
-      std::nth_element(scratch_.begin(), scratch_.begin() + (k - 1), scratch_.end(),
-                       std::greater<float>());
-      least = scratch_[static_cast<size_t>(k - 1)];
-    }
-    list_from_row([least](float x) { return x >= least; });
+    list_from_row([least = top_bound(k)](float x) { return x >= least; });
   }
   if (static_cast<int64_t>(list_.size()) > k) {
     std::nth_element(list_.begin(), list_.begin() + k, list_.end(), before);
@@ -190,44 +192,83 @@ void Sampler::keep_top_k() {
   }
 }
 
+// Fills weighted_ from list_; returns the sum.
+uint64_t Sampler::weigh_list(float x_max) {
+  scratch_.resize(list_.size());
+  weights_.resize(list_.size());
+  weighted_.resize(list_.size());
+  for (size_t i = 0; i < list_.size(); ++i) scratch_[i] = list_[i].x;
+  row_ops().weights(scratch_.data(), static_cast<int64_t>(list_.size()), x_max, t_, weights_.data());
+  uint64_t total = 0;
+  for (size_t i = 0; i < list_.size(); ++i) {
+    weighted_[i] = {list_[i], weights_[i]};
+    total += weights_[i];
+  }
+  return total;
+}
+
+// Sum of the weights of all candidates of the row. Removed ids weigh nothing: exp(-inf) is 0.
+uint64_t Sampler::row_weight(float x_max) {
+  uint64_t weights[kBlock];
+  uint64_t total = 0;
+  for (size_t block = 0; block < block_max_.size(); ++block) {
+    if (scaled(block_max_[block], x_max) < kWeightZeroBelow) continue;
+    const int64_t begin = static_cast<int64_t>(block) * kBlock;
+    const int64_t n = std::min(kBlock, n_vocab_ - begin);
+    row_ops().weights(x_ + begin, n, x_max, t_, weights);
+    for (int64_t i = 0; i < n; ++i) total += weights[i];
+  }
+  return total;
+}
+
 void Sampler::keep_top_p() {
   const float p = parameters_.top_p;
   if (p >= 1.0f) return;
   if (p <= 0.0f) return keep_first();
-  const float x_max = greatest();
-  if (dense_) {
-    // What is left out weighs zero and stands behind all that is not, so that the prefix ends before.
-    list_from_row([&](float x) { return scaled(x, x_max) >= kWeightZeroBelow; });
-  }
   using Wide = unsigned __int128;
-  weighted_.clear();
-  uint64_t total = 0;
-  for (const Candidate& c : list_) {
-    const uint64_t weight = weight_of(c.x - x_max, t_);
-    weighted_.push_back({c, weight});
-    total += weight;
+  const uint64_t share = round_even(static_cast<double>(p) * 0x1p32);
+  const float x_max = greatest();
+  Wide wanted = 0;
+  if (dense_) {
+    // The prefix is short as a rule: look for it among the greatest elements first.
+    const uint64_t total = row_weight(x_max);
+    wanted = Wide{share} * total;
+    for (const int64_t k : {int64_t{64}, int64_t{1024}, n_vocab_}) {
+      const float least = k < n_vocab_ ? top_bound(k) : kRemoved;
+      // What weighs nothing stands behind all that weighs, so that the prefix ends before it.
+      list_from_row([&](float x) { return x >= least && scaled(x, x_max) >= kWeightZeroBelow; });
+      if ((Wide{weigh_list(x_max)} << 32) >= wanted) break;
+    }
+  } else {
+    wanted = Wide{share} * weigh_list(x_max);
   }
-  const Wide wanted = Wide{round_even(static_cast<double>(p) * 0x1p32)} * total;
-  // Sorted in growing parts: the prefix is short as a rule, the list may be the whole vocabulary.
+  // The end of the prefix by halving: only its set counts, not its order.
   const auto order = [](const Weighted& a, const Weighted& b) {
     return before(a.candidate, b.candidate);
   };
-  list_.clear();
-  uint64_t sum = 0;
-  size_t sorted = 0, part = 64;
-  for (size_t i = 0; i < weighted_.size(); ++i) {
-    if (i == sorted) {
-      const size_t end = std::min(weighted_.size(), sorted + part);
-      const auto at = [&](size_t k) { return weighted_.begin() + static_cast<ptrdiff_t>(k); };
-      if (end < weighted_.size()) std::nth_element(at(sorted), at(end), weighted_.end(), order);
-      std::sort(at(sorted), at(end), order);
-      sorted = end;
-      part *= 4;
+  const auto at = [&](size_t i) { return weighted_.begin() + static_cast<ptrdiff_t>(i); };
+  uint64_t sum = 0;   // of the elements before `low`, which are all in the prefix
+  size_t low = 0, high = weighted_.size();
+  while (high - low > 32) {
+    const size_t middle = low + (high - low) / 2;
+    std::nth_element(at(low), at(middle), at(high), order);
+    uint64_t half = 0;
+    for (size_t i = low; i < middle; ++i) half += weighted_[i].weight;
+    if ((Wide{sum + half} << 32) >= wanted) {
+      high = middle;
+    } else {
+      sum += half;
+      low = middle;
     }
-    list_.push_back(weighted_[i].candidate);
-    sum += weighted_[i].weight;
+  }
+  std::sort(at(low), at(high), order);
+  size_t kept = low;
+  while (kept < high) {
+    sum += weighted_[kept++].weight;
     if ((Wide{sum} << 32) >= wanted) break;
   }
+  list_.clear();
+  for (size_t i = 0; i < kept; ++i) list_.push_back(weighted_[i].candidate);
 }
 
 void Sampler::keep_min_p() {
@@ -237,26 +278,25 @@ void Sampler::keep_min_p() {
   const uint64_t least = round_even(p * kWeightOne);
   if (least == 0) return;
   const float x_max = greatest();
-  // Away from the border the weight need not be computed. The margin of 1 % is far more than exp and
+  // Far enough below the border the weight need not be computed. 1 % is far more than exp's error and
   // the rounding to an integer can move, unless p is so small that its threshold is a small integer.
-  const bool tiny = p < 1e-9;
-  const double sure_below = tiny ? kWeightZeroBelow : math::log(p) - 0.01;
-  const double sure_above = tiny ? 0.0 : math::log(p) + 0.01;
-  const auto keep = [&](float x) {
-    const double s = scaled(x, x_max);
-    if (s < sure_below) return false;
-    return s > sure_above || weight_of(x - x_max, t_) >= least;
-  };
+  const double sure_below = p < 1e-9 ? kWeightZeroBelow : math::log(p) - 0.01;
+  const auto near = [&](float x) { return scaled(x, x_max) >= sure_below; };
   if (dense_) {
-    // Near the border exp need not be monotone to the last bit: take a superset first.
-    list_from_row([&](float x) { return scaled(x, x_max) >= sure_below; });
+    list_from_row(near);
+  } else {
+    std::erase_if(list_, [&](const Candidate& c) { return !near(c.x); });
   }
-  std::erase_if(list_, [&](const Candidate& c) { return !keep(c.x); });
+  weigh_list(x_max);
+  list_.clear();
+  for (const Weighted& w : weighted_) {
+    if (w.weight >= least) list_.push_back(w.candidate);
+  }
 }
 
 void Sampler::keep_first() {
   if (dense_) {
-    const auto best = std::max_element(block_max_.begin(), block_max_.end());   // the first such
+    const auto best = std::max_element(block_max_.begin(), block_max_.end());  // the first such
     int64_t i = (best - block_max_.begin()) * kBlock;
     while (x_[i] != *best) ++i;
     list_.assign(1, {x_[i], static_cast<int32_t>(i)});
@@ -266,51 +306,59 @@ void Sampler::keep_first() {
   }
 }
 
-int32_t Sampler::draw(int64_t position) const {
+struct Sampler::Best {
+  float x_max;
+  double value = -std::numeric_limits<double>::infinity();
+  int32_t id = -1;
+};
+
+void Sampler::offer(Best& best, float x, int32_t id, uint32_t word) const {
+  const double s = scaled(x, best.x_max);
+  if (s + noise_bound(word) < best.value) return;
+  const double value = s + noise_of_word(word);
+  if (value > best.value || (value == best.value && id < best.id)) {
+    best.value = value;
+    best.id = id;
+  }
+}
+
+void Sampler::offer_block(Best& best, const NoiseKey& key, int64_t block) const {
+  const int64_t begin = block * kBlock, n = std::min(kBlock, n_vocab_ - begin);
+  // No element of the block can win with a word below this.
+  const uint32_t least = least_word(
+      best.value - scaled(block_max_[static_cast<size_t>(block)], best.x_max));
+  uint32_t words[kBlock];
+  const uint32_t greatest_word =
+      row_ops().noise_words(key.key[0], key.key[1], key.position, static_cast<uint32_t>(begin / 4),
+                            key.choice_index, words);
+  if (greatest_word < least) return;
+  for (int64_t i = 0; i < n; ++i) {
+    if (words[i] < least || x_[begin + i] == kRemoved) continue;
+    offer(best, x_[begin + i], static_cast<int32_t>(begin + i), words[i]);
+  }
+}
+
+int32_t Sampler::draw(int64_t position) {
   const NoiseKey key(parameters_.seed, position, parameters_.choice_index);
-  const float x_max = greatest();
-  double best = -std::numeric_limits<double>::infinity();
-  int32_t best_id = -1;
-  // Rounding is monotone, so what can't reach `best` with more noise than it has can't with its own.
-  const auto can_win = [&](float x) { return scaled(x, x_max) + kGreatestNoise >= best; };
-  const auto offer = [&](float x, int32_t id, uint32_t word) {
-    const double s = scaled(x, x_max);
-    if (s + noise_bound(word) < best) return;
-    const double value = s + noise_of_word(word);
-    if (value > best || (value == best && id < best_id)) {
-      best = value;
-      best_id = id;
-    }
-  };
+  Best best{.x_max = greatest()};
+  // Rounding is monotone, so what can't reach `best` with more noise than there is can't with its own.
+  const auto can_win = [&](float x) { return scaled(x, best.x_max) + kGreatestNoise >= best.value; };
   if (!dense_) {
     for (const Candidate& c : list_) {
-      if (!can_win(c.x)) continue;
-      const auto i = static_cast<uint32_t>(c.id);
-      offer(c.x, c.id, key.words(i >> 2)[i & 3]);
+      const auto id = static_cast<uint32_t>(c.id);
+      if (can_win(c.x)) offer(best, c.x, c.id, key.words(id >> 2)[id & 3]);
     }
-    return best_id;
+    return best.id;
   }
-  const auto offer_block = [&](int64_t block) {
-    const int64_t end = std::min(n_vocab_, (block + 1) * kBlock);
-    for (int64_t i = block * kBlock; i < end; i += 4) {
-      const int64_t n = std::min<int64_t>(4, end - i);
-      float greatest_here = x_[i];
-      for (int64_t j = 1; j < n; ++j) greatest_here = std::max(greatest_here, x_[i + j]);
-      if (!can_win(greatest_here)) continue;
-      const auto words = key.words(static_cast<uint32_t>(i >> 2));
-      for (int64_t j = 0; j < n; ++j) {
-        if (x_[i + j] == kRemoved) continue;
-        offer(x_[i + j], static_cast<int32_t>(i + j), words[static_cast<size_t>(j)]);
-      }
-    }
-  };
   // The block of the greatest logit first: `best` is near its end from the start.
   const auto first = std::max_element(block_max_.begin(), block_max_.end()) - block_max_.begin();
-  offer_block(first);
+  offer_block(best, key, first);
   for (int64_t block = 0; block < static_cast<int64_t>(block_max_.size()); ++block) {
-    if (block != first && can_win(block_max_[static_cast<size_t>(block)])) offer_block(block);
+    if (block != first && can_win(block_max_[static_cast<size_t>(block)])) {
+      offer_block(best, key, block);
+    }
   }
-  return best_id;
+  return best.id;
 }
 
 }  // namespace lockstep::sample

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "sample/noise.h"
 #include "sample/row.h"
 
 namespace lockstep::sample {
@@ -81,6 +82,7 @@ class Sampler {
     Candidate candidate;
     uint64_t weight;
   };
+  struct Best;
 
   void apply_bias();
   void apply_penalties(std::span<const int32_t> history);
@@ -90,13 +92,18 @@ class Sampler {
   void keep_top_p();
   void keep_min_p();
   void keep_first();
-  int32_t draw(int64_t position) const;
+  int32_t draw(int64_t position);
+  void offer(Best& best, float x, int32_t id, uint32_t word) const;
+  void offer_block(Best& best, const NoiseKey& key, int64_t block) const;
 
   void own_row();
   void set_element(int32_t id, float x);
   float greatest() const;
   int64_t survivors() const;
   double scaled(float x, float x_max) const;
+  float top_bound(int64_t k);
+  uint64_t weigh_list(float x_max);
+  uint64_t row_weight(float x_max);
   template <typename Keep>
   void list_from_row(Keep keep);
 
@@ -112,6 +119,7 @@ class Sampler {
   std::vector<float> row_;
   std::vector<float> block_max_;
   std::vector<float> scratch_;
+  std::vector<uint64_t> weights_;
   std::vector<Candidate> list_;
   std::vector<Weighted> weighted_;
   std::vector<int32_t> count_;  // [n_vocab], zero between calls

@@ -2,6 +2,7 @@
 
 #include "kernels/math/elementary.h"
 #include "kernels/math/half.h"
+#include "kernels/reference/lanes16.h"
 #include "kernels/reference/reference.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
@@ -45,18 +46,12 @@ void read_row(KvType type, const std::byte* in, int64_t head_dim, float* out) {
 
 inline float dot(const float* q, const float* k, int64_t n) {
   float lane[16] = {};
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    for (int j = 0; j < 16; ++j) lane[j] = math::fma_rn(q[i + j], k[i + j], lane[j]);
-  }
-  for (; i < n; ++i) lane[i % 16] = math::fma_rn(q[i], k[i], lane[i % 16]);
-  for (int h = 8; h >= 1; h /= 2) {
-    for (int j = 0; j < h; ++j) lane[j] = lane[j] + lane[j + h];
-  }
-  return lane[0];
+  const int64_t whole = n / 16 * 16;
+  fma16(q, k, whole, lane);
+  for (int64_t i = whole; i < n; ++i) lane[i % 16] = math::fma_rn(q[i], k[i], lane[i % 16]);
+  return tree16(lane);
 }
 
-// b is spent afterwards.
 void merge(Partial& a, const Partial& b, int64_t head_dim) {
   if (!a.started) {
     a.m = b.m;

@@ -1,6 +1,7 @@
 #include "kernels/ops/matmul_float.h"
 
 #include "kernels/math/half.h"
+#include "kernels/reference/lanes16.h"
 #include "kernels/reference/reference.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
@@ -22,13 +23,6 @@ struct BF16 {
   static float value(const std::byte* p) { return math::bf16_to_f32(load<uint16_t>(p)); }
 };
 
-inline float tree16(float* lane) {
-  for (int h = 8; h >= 1; h /= 2) {
-    for (int i = 0; i < h; ++i) lane[i] = lane[i] + lane[i + h];
-  }
-  return lane[0];
-}
-
 template <typename Format>
 void product(const MatmulFloatArgs& args, Range items) {
   const Weight& w = *args.weight;
@@ -45,12 +39,11 @@ void product(const MatmulFloatArgs& args, Range items) {
         }
         for (int64_t r = 0; r < rows; ++r) {
           const float* x = args.x + (first + r) * w.n_in + k0;
-          float* lane = lanes[r];
-          int64_t k = 0;
-          for (; k + 16 <= count; k += 16) {
-            for (int i = 0; i < 16; ++i) lane[i] = math::fma_rn(value[k + i], x[k + i], lane[i]);
+          const int64_t whole = count / 16 * 16;
+          fma16(value, x, whole, lanes[r]);
+          for (int64_t k = whole; k < count; ++k) {
+            lanes[r][k % 16] = math::fma_rn(value[k], x[k], lanes[r][k % 16]);
           }
-          for (; k < count; ++k) lane[k % 16] = math::fma_rn(value[k], x[k], lane[k % 16]);
         }
       }
       for (int64_t r = 0; r < rows; ++r) {

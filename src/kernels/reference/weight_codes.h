@@ -191,9 +191,12 @@ inline void Q6_K::decode(const std::byte* block, int16_t* scaled, int32_t*, floa
     for (int k = 0; k < 4; ++k, scaled += 32) {
       const uint8_t* nibbles = low + 32 * (k & 1);
       const int nibble_shift = k < 2 ? 0 : 4;
-      for (int i = 0; i < 32; ++i) {
-        const int code = ((nibbles[i] >> nibble_shift & 15) | (high[i] >> 2 * k & 3) << 4) - 32;
-        scaled[i] = static_cast<int16_t>(code * scale[2 * k + i / 16]);
+      const int16_t scales[2] = {scale[2 * k], scale[2 * k + 1]};
+      for (int part = 0; part < 2; ++part) {
+        for (int i = 16 * part; i < 16 * part + 16; ++i) {
+          const int code = ((nibbles[i] >> nibble_shift & 15) | (high[i] >> 2 * k & 3) << 4) - 32;
+          scaled[i] = static_cast<int16_t>(code * scales[part]);
+        }
       }
     }
   }
