@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "generation.h"
 #include "output.h"
+#include "text/utf8_stream.h"
 
 namespace lockstep::app {
 namespace {
