@@ -70,6 +70,18 @@ std::shared_ptr<const model::Model> open_model(const EngineOptions& options) {
   return model::Model::load(open_source("-m", options.model));
 }
 
+std::shared_ptr<const model::Model> open_drafter(const std::string& source,
+                                                 const text::Tokenizer& target) {
+  auto drafter = model::Model::load(open_source("-md", source));
+  const auto difference =
+      text::first_difference(target, text::Tokenizer::load(drafter->file()));
+  if (difference) {
+    bad_use(fmt::format("-md {}: its vocabulary is not the model's: {}; use a drafter of the same family",
+                        source, *difference));
+  }
+  return drafter;
+}
+
 int default_threads() {
   // The cores this process may use, which a container or taskset can make fewer than there are.
   cpu_set_t set;

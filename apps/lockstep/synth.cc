@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "cli.h"
@@ -26,6 +27,12 @@ std::string joined(const std::vector<std::string>& names) {
 ExitCode synth(const SynthOptions& options) {
   if (options.spec.empty()) bad_use("no SPEC; for example: lockstep synth llama-tiny@q4_0 -o tiny.gguf");
   if (!options.output) bad_use("no file to write; name one with -o FILE");
+  std::error_code ignored;
+  const auto status = std::filesystem::status(*options.output, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    // The finished file is renamed onto the name, which would replace a device or a pipe.
+    bad_use(fmt::format("-o {}: is there and is not a regular file; name another", *options.output));
+  }
   const synth::SynthSpec spec = synth::parse_synth(options.spec);
   const uint64_t total = synth::total_bytes(spec);
   Progress progress;
