@@ -39,7 +39,8 @@ std::string escape(std::string_view text, size_t max_bytes) {
     const size_t length = decode_utf8(text, i, code_point);
     char buffer[16];
     if (length == 0) {
-      std::snprintf(buffer, sizeof buffer, "\\x%02X", static_cast<unsigned>(static_cast<uint8_t>(text[i])));
+      std::snprintf(buffer, sizeof buffer, "\\x%02X",
+                    static_cast<unsigned>(static_cast<uint8_t>(text[i])));
       out += buffer;
       ++i;
       continue;

@@ -7,14 +7,15 @@
 
 namespace lockstep {
 
-// Process exit codes, documented in README.md. Every Error carries the one it ends the program with.
+// Process exit codes, documented in README.md. Every Error carries the one it ends the program
+// with.
 enum class ExitCode : int {
   ok = 0,
-  check_failed = 1,       // a comparison or check came out false
-  bad_use = 2,            // flags, values, a prompt that cannot fit
-  bad_file = 3,           // a model, id list or template file that cannot be used
-  resource = 4,           // memory, disk, a closed pipe, a helper process
-  control_failed = 5,     // a negative control did not find what was planted
+  check_failed = 1,    // a comparison or check came out false
+  bad_use = 2,         // flags, values, a prompt that cannot fit
+  bad_file = 3,        // a model, id list or template file that cannot be used
+  resource = 4,        // memory, disk, a closed pipe, a helper process
+  control_failed = 5,  // a negative control did not find what was planted
 };
 
 class Error : public std::runtime_error {

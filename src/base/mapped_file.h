@@ -9,7 +9,8 @@ namespace lockstep {
 
 class MappedFile {
  public:
-  // Throws Error(bad_file) naming the path and the system's reason; directories and empty files too.
+  // Throws Error(bad_file) naming the path and the system's reason; directories and empty files
+  // too.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

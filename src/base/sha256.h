@@ -21,7 +21,9 @@ class Sha256 {
 
   void update(std::span<const std::byte> bytes);
   template <typename T>
-  void update_values(std::span<const T> values) { update(std::as_bytes(values)); }
+  void update_values(std::span<const T> values) {
+    update(std::as_bytes(values));
+  }
   // Ends the hash; the object may not be used after it.
   Digest finish();
 

@@ -10,7 +10,8 @@ namespace lockstep {
 
 ThreadTeam::ThreadTeam(int size) {
   try {
-    for (int worker = 1; worker < size; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+    for (int worker = 1; worker < size; ++worker)
+      threads_.emplace_back([this, worker] { work(worker); });
   } catch (const std::system_error& error) {
     {
       const std::lock_guard lock(mutex_);
@@ -18,8 +19,8 @@ ThreadTeam::ThreadTeam(int size) {
     }
     start_.notify_all();
     for (std::thread& thread : threads_) thread.join();
-    throw Error(ExitCode::resource, "cannot start " + std::to_string(size) + " threads: " + error.what() +
-                                        "; ask for fewer with -t");
+    throw Error(ExitCode::resource, "cannot start " + std::to_string(size) +
+                                        " threads: " + error.what() + "; ask for fewer with -t");
   }
 }
 

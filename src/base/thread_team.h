@@ -25,8 +25,8 @@ constexpr Range part_of(int64_t n, int part, int parts) {
 
 class ThreadTeam {
  public:
-  // size >= 1 workers, the calling thread being worker 0. Throws Error(resource) when threads cannot
-  // be started.
+  // size >= 1 workers, the calling thread being worker 0. Throws Error(resource) when threads
+  // cannot be started.
   explicit ThreadTeam(int size);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;

@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,6 +24,9 @@ enum class ValueType : uint32_t {
   u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9,
   u64 = 10, i64 = 11, f64 = 12,
 };
+
+// "u8", …, "bool", "string", "array".
+std::string_view value_type_name(ValueType type);
 
 struct Array;
 

@@ -16,7 +16,11 @@ namespace lockstep::gguf {
 
 class Writer {
  public:
+  // alignment: a power of two, at least 8; written as general.alignment unless it is the default.
   explicit Writer(uint32_t alignment = 32);
+
+  // Any value a reader can return, arrays of arrays included.
+  void add(const std::string& key, const Value& value);
 
   void add_u32(const std::string& key, uint32_t value);
   void add_u64(const std::string& key, uint64_t value);
@@ -30,8 +34,9 @@ class Writer {
   void add_f32s(const std::string& key, const std::vector<float>& values);
   void add_bools(const std::string& key, const std::vector<bool>& values);
 
-  // fill(out) is called when the tensor's bytes are written, so that a large model is never held
-  // whole: out has exactly the tensor's bytes.
+  // ne: 1 to 4 positive dimensions, ne[0] whole blocks; anything else, or a size beyond 63 bits, is
+  // std::invalid_argument. fill(out) is called when the tensor's bytes are written, so that a large model is never held
+  // whole: out has exactly the tensor's bytes, zeroed.
   void add_tensor(const std::string& name, TensorType type, const std::vector<int64_t>& ne,
                   std::function<void(std::span<std::byte> out)> fill);
 
@@ -52,9 +57,11 @@ class Writer {
     std::function<void(std::span<std::byte>)> fill;
   };
   std::vector<std::byte> header() const;
+  void write_into(std::span<std::byte> out, const std::function<void(uint64_t)>& progress) const;
   void add_key(const std::string& key, ValueType type);
+  void add_array_key(const std::string& key, ValueType element_type, uint64_t count);
 
-  uint32_t alignment_;
+  uint64_t alignment_;
   uint64_t n_keys_ = 0;
   std::vector<std::byte> metadata_;
   std::vector<PendingTensor> tensors_;

@@ -9,7 +9,9 @@
 
 namespace lockstep::quant {
 
-// n is a multiple of the type's block_elements; dst has room for all blocks.
+// n is a multiple of the type's block_elements; dst has room for all blocks; type is supported
+// (dequantize.h). Blocks of finite values are finite: a scale too large for f16 is cut to its
+// greatest.
 void quantize_row(gguf::TensorType type, const float* src, std::byte* dst, int64_t n);
 
 }  // namespace lockstep::quant

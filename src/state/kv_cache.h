@@ -11,6 +11,7 @@
 
 #include "base/sha256.h"
 #include "kernels/types.h"
+#include "state/page_pool.h"
 
 namespace lockstep::state {
 
@@ -20,25 +21,25 @@ using kernels::KvType;
 struct KvLayerSpec {
   int32_t n_head_kv = 0;
   int32_t head_dim = 0;
-  int64_t window = 0;   // visible positions, the query's own included; 0: all
+  int64_t window = 0;  // visible positions, the query's own included; 0: all
 };
 
 struct KvSpec {
   std::vector<KvLayerSpec> layers;
   KvType k_type = KvType::f16;
   KvType v_type = KvType::f16;
-  int64_t context = 0;           // positions [0, context) may be used
+  int64_t context = 0;  // positions [0, context) may be used
 };
 
-// Bytes of one position over all layers (windows not considered), and of one page.
+// Bytes of one position over all layers (windows not considered).
 int64_t bytes_per_position(const KvSpec& spec);
 
-// Hands out pages of equal-size classes and takes them back; counts what is in use. Not thread-safe.
-class PagePool;
-std::shared_ptr<PagePool> make_page_pool(int64_t max_bytes /* 0: no limit */);
-
+// Misuse by the caller (an append before the commit of the last one, a truncate to a position that
+// is not reusable, a snapshot of another kind of cache) is std::logic_error.
 class KvCache {
  public:
+  // pool null: one of its own, without a limit. Throws Error(bad_use) when a KV type does not fit a
+  // head size (q8_0 needs a multiple of 32).
   KvCache(KvSpec spec, std::shared_ptr<PagePool> pool);
   ~KvCache();
   KvCache(KvCache&&) noexcept;
@@ -48,32 +49,41 @@ class KvCache {
   int64_t size() const;
   const KvSpec& spec() const;
 
-  // Pages for rows [size, size+rows), as views for a pass (one per layer), valid until the next call
-  // of a non-const member. Pages shared with a snapshot are copied first (copy on write). Sliding
-  // layers keep every position >= size - window + 1 - and the rows of this pass - until commit.
-  // Throws Error(resource) when the pool's limit would be passed; nothing changes then.
+  // Pages for rows [size, size+rows), rows >= 1, as views for a pass (one per layer), valid until
+  // the next call of a non-const member. Pages shared with a snapshot are copied first (copy on
+  // write). Rows not yet written hold kPoison. Sliding layers give nothing back before commit:
+  // however few of the rows are kept, what the row after them sees is still there. Throws
+  // Error(bad_use) past the context and Error(resource) when the pool's limit would be passed;
+  // nothing changes then.
   std::span<const KvLayerView> append(int64_t rows);
   // Keeps the first `rows` of the appended rows (accepted), forgets the rest: size += rows. Pages
-  // that no later row can see are given back.
+  // that no later row can see are given back. commit(0) undoes the append.
   void commit(int64_t rows);
+  // Rows appended and not yet committed.
+  int64_t pending() const;
 
-  // The greatest position <= wanted to which truncate is exact: wanted itself unless a sliding layer
-  // no longer has what a row at `wanted` must see; then 0.
+  // The greatest position <= min(wanted, size) to which truncate is exact: that position itself
+  // unless a sliding layer no longer has what a row there must see; then 0 (every position between
+  // needs the lost rows too).
   int64_t reusable(int64_t wanted) const;
-  // Forgets positions >= position. position must be reusable(position).
+  // Forgets positions >= position, and pending rows. position must be reusable(position).
   void truncate(int64_t position);
 
-  // A cheap copy that shares pages. Restoring is exact whatever happened since.
+  // A cheap copy that shares pages; no rows may be pending. Restoring is exact whatever happened
+  // since, into this cache or another of the same spec and pool; pending rows are forgotten.
   struct Snapshot;
   std::shared_ptr<const Snapshot> snapshot() const;
   void restore(const std::shared_ptr<const Snapshot>& snapshot);
 
-  // SHA-256 over spec-visible content: for each layer, K then V, every head's row of every position
-  // that a later row can see ([max(0, size-window+1), size) on sliding layers), in position order.
+  // SHA-256 over the content that a later row can see: for each layer, K then V, positions
+  // [max(0, size-window+1), size) on sliding layers, [0, size) on others, ascending; of each
+  // position the rows of all heads, ascending. Pending rows are not in it.
   Digest hash() const;
-  // For comparisons that name a place: SHA-256 of position p's rows in all layers that still see it.
+  // For comparisons that name a place: SHA-256 of position p's rows, for each layer that still sees
+  // it, K then V.
   Digest hash_position(int64_t position) const;
 
+  // Pages this cache refers to, shared or not.
   int64_t pages_in_use() const;
   int64_t bytes_in_use() const;
   // Pages taken over unchanged by restore or truncate since construction (for `prove`'s table).

@@ -1,0 +1,254 @@
+#include "cli.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "output.h"
+
+namespace lockstep::app {
+namespace {
+
+bool takes(const Flag& flag, std::string_view command) {
+  if (flag.kind != FlagKind::used) return true;
+  const std::vector<std::string_view> commands = split_names(flag.commands);
+  return std::find(commands.begin(), commands.end(), command) != commands.end();
+}
+
+bool has_name(const Flag& flag, std::string_view name) {
+  const std::vector<std::string_view> names = split_names(flag.names);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The row that `name` means for this command; null when none does.
+const Flag* find_flag(std::string_view name, std::string_view command) {
+  for (const Flag& flag : flag_table()) {
+    if (takes(flag, command) && has_name(flag, name)) return &flag;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void unknown_flag(const std::string& name, std::string_view command) {
+  std::string elsewhere;
+  for (const Flag& flag : flag_table()) {
+    if (has_name(flag, name)) elsewhere = std::string(flag.commands);
+  }
+  if (!elsewhere.empty()) {
+    std::replace(elsewhere.begin(), elsewhere.end(), ' ', ',');
+    bad_use(fmt::format("{}: not a flag of {}, but of: {}; see lockstep {} --help", name, command,
+                        elsewhere, command));
+  }
+  bad_use(fmt::format("{}: no such flag; see lockstep {} --help", name, command));
+}
+
+bool is_off(const Flag& flag, std::string_view value) {
+  if (flag.off.empty()) return false;
+  if (value == flag.off) return true;
+  const std::optional<double> given = parse_number(value), off = parse_number(flag.off);
+  return given && off && *given == *off;
+}
+
+void refuse(const Flag& flag, std::string_view name) {
+  bad_use(fmt::format("{}: not supported: {}", name, flag.text));
+}
+
+// Values that an optional "[on|off|auto]" takes along.
+bool is_switch(std::string_view text) {
+  return text == "on" || text == "off" || text == "auto" || text == "0" || text == "1" ||
+         text == "true" || text == "false" || text == "enabled" || text == "disabled";
+}
+
+// CLI11 knows short names of one letter only; help shows the table's names and variables.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  explicit HelpFormatter(std::string command) : command_(std::move(command)) { column_width(34); }
+
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    const Flag* flag = positional ? nullptr : find_flag(option->get_name(), command_);
+    if (!flag) return CLI::Formatter::make_option_name(option, positional);
+    std::string names;
+    for (const std::string_view name : split_names(flag->names)) {
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+    }
+    return flag->value.empty() ? names : fmt::format("{} {}", names, flag->value);
+  }
+  std::string make_option_opts(const CLI::Option*) const override { return ""; }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const Flag* flag = find_flag(option->get_name(), command_);
+    if (!flag) return option->get_description();
+    return flag->env.empty() ? std::string(flag->text)
+                             : fmt::format("{} [{}]", flag->text, flag->env);
+  }
+  std::string make_usage(const CLI::App* app, std::string) const override {
+    std::string usage = fmt::format("\nUsage: lockstep {} [flags]", command_);
+    for (const CLI::Option* option : app->get_options()) {
+      if (option->get_positional()) usage += " " + option->get_name(true);
+    }
+    return usage + "\n";
+  }
+
+ private:
+  std::string command_;
+};
+
+}  // namespace
+
+void bad_use(std::string_view message) {
+  throw Error(ExitCode::bad_use, message);
+}
+
+std::optional<int64_t> parse_integer(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || std::isnan(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::vector<std::string> expand_arguments(const std::vector<std::string>& arguments,
+                                          std::string_view command) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string name = arguments[i];
+    if (name.size() < 2 || name[0] != '-' || name == "--") {
+      out.push_back(name);  // a positional argument
+      continue;
+    }
+    if (name == "-h" || name == "--help" || name == "--usage") {
+      out.push_back("--help");
+      continue;
+    }
+    std::optional<std::string> value;
+    if (name.starts_with("--")) {
+      const size_t equals = name.find('=');
+      if (equals != std::string::npos) {
+        value = name.substr(equals + 1);
+        name.resize(equals);
+      }
+      std::replace(name.begin() + 2, name.end(), '_', '-');
+    }
+    const Flag* flag = find_flag(name, command);
+    if (!flag) unknown_flag(name, command);
+    const bool optional_value = flag->value.starts_with('[');
+    if (flag->value.empty()) {
+      if (value) bad_use(fmt::format("{}: takes no value", name));
+    } else if (!value) {
+      if (!optional_value) {
+        if (i + 1 >= arguments.size()) {
+          bad_use(fmt::format("{}: needs a value: {} {}", name, name, flag->value));
+        }
+        value = arguments[++i];
+      } else if (i + 1 < arguments.size() && is_switch(arguments[i + 1])) {
+        value = arguments[++i];
+      }
+    }
+    switch (flag->kind) {
+      case FlagKind::noted:
+        note(fmt::format("{} is accepted and does nothing: {}", name, flag->text));
+        break;
+      case FlagKind::refused:
+        if (!value || !is_off(*flag, *value)) refuse(*flag, name);
+        break;
+      case FlagKind::used:
+        // Two arguments rather than name=value: CLI11 takes an empty value for a missing one.
+        out.push_back(std::string(flag_name(*flag)));
+        if (value) out.push_back(*value);
+        break;
+    }
+  }
+  for (const Flag& flag : flag_table()) {
+    if (flag.kind != FlagKind::refused || flag.env.empty()) continue;
+    const char* value = std::getenv(std::string(flag.env).c_str());
+    if (value && *value && !is_off(flag, value)) {
+      refuse(flag, fmt::format("{}={} (environment)", flag.env, value));
+    }
+  }
+  return out;
+}
+
+Flags::Flags(CLI::App& app, std::string_view command) : app_(app), command_(command) {
+  app_.formatter(std::make_shared<HelpFormatter>(command_));
+  app_.set_help_flag("--help", "print this help");
+}
+
+CLI::Option* Flags::bind(std::string_view name, std::function<void(const std::string&)> set) {
+  const Flag* flag = find_flag(name, command_);
+  if (!flag || flag->kind != FlagKind::used) {
+    throw std::logic_error(fmt::format("flag table: no {} for {}", name, command_));
+  }
+  CLI::Option* option = app_.add_option_function<std::vector<std::string>>(
+      std::string(flag_name(*flag)), [set](const std::vector<std::string>& values) {
+        for (const std::string& value : values) set(value);
+      });
+  option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  if (!flag->env.empty()) option->envname(std::string(flag->env));
+  return option;
+}
+
+void Flags::text(std::string_view name, std::optional<std::string>& target) {
+  bind(name, [&target](const std::string& value) { target = value; });
+}
+
+void Flags::texts(std::string_view name, std::vector<std::string>& target) {
+  bind(name, [&target](const std::string& value) {
+    target.push_back(value);
+  })->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64_t min,
+                    int64_t max) {
+  bind(name, [&target, min, max, shown = std::string(name)](const std::string& value) {
+    target = parse_integer(value);
+    if (!target) bad_use(fmt::format("{} {}: not a whole number", shown, value));
+    if (*target < min || *target > max) {
+      bad_use(fmt::format("{} {}: out of range; give {} to {}", shown, value, min, max));
+    }
+  });
+}
+
+void Flags::number(std::string_view name, std::optional<double>& target, double min, double max) {
+  bind(name, [&target, min, max, shown = std::string(name)](const std::string& value) {
+    target = parse_number(value);
+    if (!target) bad_use(fmt::format("{} {}: not a number", shown, value));
+    if (*target < min || *target > max) {
+      bad_use(fmt::format("{} {}: out of range; give {} to {}", shown, value, min, max));
+    }
+  });
+}
+
+void Flags::toggle(std::string_view name, bool& target) {
+  const Flag* flag = find_flag(name, command_);
+  if (!flag || !flag->value.empty()) {
+    throw std::logic_error(fmt::format("flag table: no switch {} for {}", name, command_));
+  }
+  app_.add_flag_callback(std::string(flag_name(*flag)), [&target] { target = true; });
+}
+
+void Flags::positional(std::string_view name, std::string_view help, std::string& target) {
+  app_.add_option(std::string(name), target, std::string(help));
+}
+
+void Flags::describe(std::string_view description, std::string_view example) {
+  app_.description(std::string(description));
+  app_.footer(
+      fmt::format("Example:\n  {}\n\nllama.cpp's other common flags are accepted with a note "
+                  "or refused by name: docs/flags.md.\nExit codes: 0 ok, 1 the check failed, "
+                  "2 bad use, 3 bad input file, 4 resource, 5 a negative control failed.",
+                  example));
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,69 @@
+// From argv to a command's variables: CLI11 parses, the flag table says which names exist.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "flag_table.h"
+
+namespace lockstep::app {
+
+// Rewrites the arguments of `command` into what CLI11 understands: short names of several letters
+// and aliases become the flag's long name, noted flags are dropped with a note, refused ones throw
+// Error(bad_use), and so do names that no table row has. Environment variables of refused flags
+// are looked at too.
+std::vector<std::string> expand_arguments(const std::vector<std::string>& arguments,
+                                          std::string_view command);
+
+// Binds the flags of one command. Every name is a row of the table that lists this command; its
+// help, value name and environment variable come from there. Values are checked here, so that every
+// command refuses in the same words.
+class Flags {
+ public:
+  Flags(CLI::App& app, std::string_view command);
+
+  void text(std::string_view name, std::optional<std::string>& target);
+  void texts(std::string_view name, std::vector<std::string>& target);
+  void integer(std::string_view name, std::optional<int64_t>& target, int64_t min, int64_t max);
+  void number(std::string_view name, std::optional<double>& target, double min, double max);
+  void toggle(std::string_view name, bool& target);
+  // One argument without a name.
+  void positional(std::string_view name, std::string_view help, std::string& target);
+  void describe(std::string_view description, std::string_view example);
+
+ private:
+  CLI::Option* bind(std::string_view name, std::function<void(const std::string&)> set);
+
+  CLI::App& app_;
+  std::string command_;
+};
+
+// Strict readings of a whole text; nullopt when it is anything else.
+std::optional<int64_t> parse_integer(std::string_view text);
+std::optional<double> parse_number(std::string_view text);  // "inf" too, never "nan"
+
+[[noreturn]] void bad_use(std::string_view message);
+
+// A command: binds its flags, and returns what runs it (its return value is the exit code).
+using Runner = std::function<ExitCode()>;
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  Runner (*set_up)(Flags& flags);
+};
+
+Runner set_up_run(Flags& flags);
+Runner set_up_prove(Flags& flags);
+Runner set_up_eval(Flags& flags);
+Runner set_up_inspect(Flags& flags);
+Runner set_up_tokenize(Flags& flags);
+Runner set_up_synth(Flags& flags);
+Runner set_up_flags(Flags& flags);
+
+}  // namespace lockstep::app

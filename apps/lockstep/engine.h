@@ -1,0 +1,54 @@
+// What commands share: opening a model, a backend, and the flags that say how.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cli.h"
+#include "gguf/file.h"
+#include "kernels/backend.h"
+#include "model/model.h"
+#include "output.h"
+#include "state/kv_cache.h"
+
+namespace lockstep::app {
+
+inline constexpr int64_t kMaxChunk = 512;              // rows of a prompt pass (-ub)
+inline constexpr int64_t kDefaultKvBytes = 1LL << 30;  // what the default context may take
+
+struct EngineOptions {
+  std::optional<std::string> model, isa, k_type, v_type;
+  std::optional<int64_t> threads, context, chunk;
+
+  void bind_model(Flags& flags) { flags.text("--model", model); }
+  void bind_backend(Flags& flags);   // -t, --isa
+  void bind_kv_types(Flags& flags);  // -ctk, -ctv
+  void bind_context(Flags& flags);   // -c, -ub
+};
+
+// The file of -m, or the model that a synth: source describes. Errors name the source.
+gguf::File open_source(std::string_view flag, const std::optional<std::string>& source);
+std::shared_ptr<const model::Model> open_model(const EngineOptions& options);
+
+int default_threads();
+std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options);
+
+kernels::KvType parse_kv_type(std::string_view flag, const std::optional<std::string>& name);
+
+// -c as given; without it the training context, but no more than fits kDefaultKvBytes.
+int64_t choose_context(const EngineOptions& options, const model::Model& model,
+                       kernels::KvType k_type, kernels::KvType v_type);
+
+// A whole file as text. Throws Error(bad_file); max_bytes bounds what is read.
+std::string read_text_file(std::string_view path, int64_t max_bytes = 1LL << 30);
+std::string read_stdin(int64_t max_bytes = 1LL << 30);
+
+// llama.cpp's -e: \n \r \t \' \" \\ \xHH; any other backslash stays.
+std::string process_escapes(std::string_view text);
+
+std::string human_bytes(double bytes);  // "97.2 MB" (decimal, as bandwidths are)
+
+}  // namespace lockstep::app

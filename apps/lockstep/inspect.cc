@@ -1,0 +1,295 @@
+// lockstep inspect: what is in a model file, and what a token costs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "base/sha256.h"
+#include "cli.h"
+#include "engine.h"
+#include "model/architecture.h"
+#include "output.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr size_t kShownElements = 8;       // of an array, in text
+constexpr size_t kJsonElements = 64;       // longer arrays are given by type and length
+constexpr int64_t kWidths[] = {1, 2, 4, 8, 16};
+
+struct InspectOptions {
+  EngineOptions engine;
+  std::optional<double> bandwidth;
+  bool json = false;
+};
+
+std::string_view value_type_name(gguf::ValueType type) {
+  static constexpr std::string_view kNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                                "bool", "string", "array", "u64", "i64", "f64"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+Json element_json(const gguf::Array& array, size_t i) {
+  return std::visit(
+      [&](const auto& elements) -> Json {
+        using T = typename std::decay_t<decltype(elements)>::value_type;
+        if constexpr (std::is_same_v<T, std::shared_ptr<const gguf::Array>>) {
+          return fmt::format("array of {}", elements[i]->size());
+        } else if constexpr (std::is_same_v<T, std::string_view>) {
+          return valid_utf8(elements[i].substr(0, 4096));
+        } else {
+          return T(elements[i]);
+        }
+      },
+      array.elements);
+}
+
+Json array_json(const gguf::Array& array) {
+  Json out{{"element_type", value_type_name(array.element_type)}, {"length", array.size()}};
+  if (array.size() <= kJsonElements) {
+    Json elements = Json::array();
+    for (size_t i = 0; i < array.size(); ++i) elements.push_back(element_json(array, i));
+    out["elements"] = std::move(elements);
+  }
+  return out;
+}
+
+Json value_json(const gguf::Value& value) {
+  return std::visit(
+      [](const auto& data) -> Json {
+        using T = std::decay_t<decltype(data)>;
+        if constexpr (std::is_same_v<T, std::shared_ptr<const gguf::Array>>) {
+          return array_json(*data);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return valid_utf8(data);
+        } else {
+          return data;
+        }
+      },
+      value.data);
+}
+
+std::string value_text(const gguf::Value& value) {
+  if (const auto* array = std::get_if<std::shared_ptr<const gguf::Array>>(&value.data)) {
+    std::string out = fmt::format("{}[{}]:", value_type_name((*array)->element_type), (*array)->size());
+    for (size_t i = 0; i < std::min(kShownElements, (*array)->size()); ++i) {
+      const Json element = element_json(**array, i);
+      out += " " + (element.is_string() ? fmt::format("\"{}\"", escape(element.get<std::string>(), 40))
+                                        : element.dump());
+    }
+    return out + ((*array)->size() > kShownElements ? " ..." : "");
+  }
+  if (const auto* text = std::get_if<std::string>(&value.data)) {
+    return fmt::format("\"{}\"", escape(*text, 160));
+  }
+  return value_json(value).dump();
+}
+
+struct TypeCount {
+  int64_t tensors = 0, elements = 0, bytes = 0;
+};
+
+std::map<std::string, TypeCount> count_types(const gguf::File& file) {
+  std::map<std::string, TypeCount> types;
+  for (const gguf::Tensor& tensor : file.tensors()) {
+    TypeCount& count = types[std::string(gguf::type_info(tensor.type).name)];
+    ++count.tensors;
+    count.elements += tensor.ne[0] * tensor.rows();
+    count.bytes += static_cast<int64_t>(tensor.data.size());
+  }
+  return types;
+}
+
+Digest hash_file(const gguf::File& file) {
+  Sha256 hash;
+  for (const std::span<const std::byte> part : file.parts()) hash.update(part);
+  return hash.finish();
+}
+
+// What a pass has to read: weights once for all its rows, and the remembered keys and values once.
+struct Costs {
+  std::vector<int64_t> depths;
+  struct Row {
+    int64_t width, depth, bytes;
+  };
+  std::vector<Row> rows;
+  std::vector<std::pair<std::string, int64_t>> kv_bytes;   // KV type, bytes a position
+};
+
+Costs costs_of(const model::Model& model) {
+  using kernels::KvType;
+  Costs costs;
+  const int64_t context = model.hyperparameters().n_ctx_train;
+  for (const int64_t depth : {int64_t{0}, int64_t{512}, int64_t{4096}, int64_t{32768}}) {
+    if (depth < context) costs.depths.push_back(depth);
+  }
+  costs.depths.push_back(context);
+  const state::KvSpec spec = model.kv_spec(KvType::f16, KvType::f16, context);
+  for (const int64_t width : kWidths) {
+    for (const int64_t depth : costs.depths) {
+      costs.rows.push_back(
+          {width, depth, model.weight_bytes_per_pass(width) + model.kv_bytes_read(spec, depth)});
+    }
+  }
+  bool multiple_of_32 = true;
+  for (const state::KvLayerSpec& layer : spec.layers) multiple_of_32 &= layer.head_dim % 32 == 0;
+  for (const KvType type : {KvType::f32, KvType::f16, KvType::q8_0}) {
+    if (type == KvType::q8_0 && !multiple_of_32) continue;
+    costs.kv_bytes.emplace_back(kernels::kv_type_name(type),
+                                state::bytes_per_position(model.kv_spec(type, type, context)));
+  }
+  return costs;
+}
+
+Json hyperparameters_json(const model::Hyperparameters& h) {
+  return {{"n_vocab", h.n_vocab},     {"n_ctx_train", h.n_ctx_train}, {"n_layer", h.n_layer},
+          {"n_embd", h.n_embd},       {"n_ff", h.n_ff},               {"n_head", h.n_head},
+          {"n_head_kv", h.n_head_kv}, {"head_dim", h.head_dim},       {"n_rot", h.n_rot},
+          {"window", h.window},       {"tied_embeddings", h.tied_embeddings}};
+}
+
+Json inspect_json(const gguf::File& file, const std::string& architecture, const model::Model* model,
+                  const InspectOptions& options) {
+  Json types = Json::array();
+  int64_t parameters = 0;
+  for (const auto& [name, count] : count_types(file)) {
+    types.push_back({{"type", name}, {"tensors", count.tensors}, {"elements", count.elements},
+                     {"bytes", count.bytes}});
+    parameters += count.elements;
+  }
+  Json metadata = Json::array();
+  for (const auto& [key, value] : file.metadata()) {
+    metadata.push_back({{"key", valid_utf8(key)}, {"type", value_type_name(value.type)},
+                        {"value", value_json(value)}});
+  }
+  Json tensors = Json::array();
+  for (const gguf::Tensor& tensor : file.tensors()) {
+    tensors.push_back({{"name", valid_utf8(tensor.name)},
+                       {"type", gguf::type_info(tensor.type).name},
+                       {"ne", std::vector<int64_t>(tensor.ne, tensor.ne + tensor.n_dims)},
+                       {"bytes", tensor.data.size()}});
+  }
+  Json out{{"schema", "lockstep.inspect/1"},
+           {"file", valid_utf8(file.name())},
+           {"sha256", to_hex(hash_file(file))},
+           {"gguf_version", file.version()},
+           {"bytes", file.total_bytes()},
+           {"parts", file.parts().size()},
+           {"alignment", file.alignment()},
+           {"architecture", valid_utf8(architecture)},
+           {"runnable", model != nullptr},
+           {"synthetic", model ? Json(model->synthetic()) : Json()},
+           {"parameters", parameters},
+           {"hyperparameters", model ? hyperparameters_json(model->hyperparameters()) : Json()},
+           {"tensor_types", types},
+           {"pass_bytes", Json()},
+           {"kv_bytes_per_position", Json()},
+           {"ceiling", Json()},
+           {"metadata", metadata},
+           {"tensors", tensors}};
+  if (!model) return out;
+  const Costs costs = costs_of(*model);
+  Json passes = Json::array(), kv = Json::object(), ceiling = Json::array();
+  for (const Costs::Row& row : costs.rows) {
+    passes.push_back({{"width", row.width}, {"depth", row.depth}, {"bytes", row.bytes}});
+    if (options.bandwidth && row.width == 1) {
+      ceiling.push_back({{"depth", row.depth},
+                         {"tok_s", *options.bandwidth * 1e9 / static_cast<double>(row.bytes)}});
+    }
+  }
+  for (const auto& [type, bytes] : costs.kv_bytes) kv[type] = bytes;
+  out["pass_bytes"] = passes;
+  out["kv_bytes_per_position"] = kv;
+  if (options.bandwidth) out["ceiling"] = {{"bandwidth_gb_s", *options.bandwidth}, {"rows", ceiling}};
+  return out;
+}
+
+std::string costs_text(const Costs& costs, const std::optional<double>& bandwidth) {
+  std::string out = "\nbytes a pass must read (KV f16), by rows of the pass and remembered positions\n";
+  out += fmt::format("  {:>8}", "width");
+  for (const int64_t depth : costs.depths) out += fmt::format("  {:>12}", fmt::format("at {}", depth));
+  for (size_t i = 0; i < costs.rows.size(); ++i) {
+    if (i % costs.depths.size() == 0) out += fmt::format("\n  {:>8}", costs.rows[i].width);
+    out += fmt::format("  {:>12}", human_bytes(static_cast<double>(costs.rows[i].bytes)));
+  }
+  out += "\n\nKV bytes a position:";
+  for (const auto& [type, bytes] : costs.kv_bytes) out += fmt::format("  {} {}", type, bytes);
+  out += "\n";
+  if (bandwidth) {
+    out += fmt::format("\nceiling at {} GB/s, tokens a second one at a time:", *bandwidth);
+    for (const Costs::Row& row : costs.rows) {
+      if (row.width != 1) continue;
+      out += fmt::format("  {:.1f} (at {})", *bandwidth * 1e9 / static_cast<double>(row.bytes), row.depth);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::string inspect_text(const gguf::File& file, const std::string& architecture,
+                         const model::Model* model, const InspectOptions& options) {
+  const auto types = count_types(file);
+  int64_t parameters = 0;
+  for (const auto& [name, count] : types) parameters += count.elements;
+  std::string out = fmt::format(
+      "file          {}\nsha256        {}\nGGUF version  {}, {} in {} part{}, alignment {}\n"
+      "architecture  {}{}\nparameters    {}\n",
+      escape(file.name()), to_hex(hash_file(file)), file.version(),
+      human_bytes(static_cast<double>(file.total_bytes())), file.parts().size(),
+      file.parts().size() == 1 ? "" : "s", file.alignment(), escape(architecture, 100),
+      model && model->synthetic() ? " (synthetic weights)" : "", parameters);
+  if (model) {
+    out += "shape        ";
+    const Json shape = hyperparameters_json(model->hyperparameters());
+    for (const auto& [key, value] : shape.items()) out += fmt::format(" {}={}", key, value.dump());
+    out += "\n";
+  }
+  out += fmt::format("\nmetadata ({})\n", file.metadata().size());
+  for (const auto& [key, value] : file.metadata()) {
+    out += fmt::format("  {:<44} {}\n", escape(key, 200), value_text(value));
+  }
+  out += fmt::format("\ntensors ({})\n", file.tensors().size());
+  for (const auto& [name, count] : types) {
+    out += fmt::format("  {:<8} {:>6} tensors  {:>14} elements  {:>10}\n", name, count.tensors,
+                       count.elements, human_bytes(static_cast<double>(count.bytes)));
+  }
+  if (model) out += costs_text(costs_of(*model), options.bandwidth);
+  return out;
+}
+
+ExitCode inspect(const InspectOptions& options) {
+  const gguf::File file = open_source("-m", options.engine.model);
+  const std::string architecture = file.string("general.architecture").value_or("");
+  std::shared_ptr<const model::Model> model;
+  if (model::find_architecture(architecture)) {
+    model = model::Model::load(file);
+  } else {
+    std::string known;
+    for (const std::string_view name : model::architecture_names()) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
+    }
+    note(fmt::format("architecture \"{}\" is not one of this version ({}): the file is shown, but cannot be run",
+                     architecture, known));
+  }
+  if (options.json) {
+    print_json(inspect_json(file, architecture, model.get(), options));
+  } else {
+    print(inspect_text(file, architecture, model.get(), options));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Runner set_up_inspect(Flags& flags) {
+  const auto options = std::make_shared<InspectOptions>();
+  options->engine.bind_model(flags);
+  flags.number("--bandwidth", options->bandwidth, 1e-3, 1e9);
+  flags.toggle("--json", options->json);
+  flags.describe("Shows a model file: metadata, tensors by type, what a pass must read, the ceiling.",
+                 "lockstep inspect -m model.gguf --bandwidth 60");
+  return [options] { return inspect(*options); };
+}
+
+}  // namespace lockstep::app

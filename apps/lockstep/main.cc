@@ -1,0 +1,100 @@
+// lockstep: the one binary. Finds the command, runs it, and turns every failure into one line on
+// standard error and a documented exit code.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli.h"
+#include "kernels/types.h"
+#include "output.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr Command kCommands[] = {
+    //{"run", "complete a prompt, or chat", set_up_run},
+    //{"prove", "show that drafts, widths, threads and chunks change no bit", set_up_prove},
+    //{"eval", "log-probabilities and perplexity of a text", set_up_eval},
+    //{"inspect", "what is in a model file, and what a token costs", set_up_inspect},
+    //{"tokenize", "text to token ids", set_up_tokenize},
+    //{"synth", "write a model with random weights", set_up_synth},
+    {"flags", "the table of all flags, as Markdown", set_up_flags},
+};
+
+std::string usage() {
+  std::string out =
+      "Lockstep runs GGUF language models with speculative decoding that cannot change the "
+      "answer.\n\n"
+      "Usage: lockstep COMMAND [flags]\n\n";
+  for (const Command& command : kCommands) {
+    out += fmt::format("  {:<10}{}\n", command.name, command.summary);
+  }
+  return out +
+         "\n  lockstep COMMAND --help    the command's flags and an example\n"
+         "  lockstep --version\n\n"
+         "Example:\n  lockstep run -m model.gguf -p \"The sea is\" -n 32\n";
+}
+
+ExitCode run_command(const Command& command, const std::vector<std::string>& arguments) {
+  CLI::App app("", "lockstep " + std::string(command.name));
+  Flags flags(app, command.name);
+  const Runner runner = command.set_up(flags);
+  std::vector<std::string> expanded = expand_arguments(arguments, command.name);
+  std::reverse(expanded.begin(), expanded.end());  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(expanded));
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+    return ExitCode::ok;
+  } catch (const CLI::ParseError& error) {
+    bad_use(fmt::format("{}; see lockstep {} --help", error.what(), command.name));
+  }
+  return runner();
+}
+
+ExitCode run_main(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) bad_use("no command; see lockstep --help");
+  const std::string& name = arguments[0];
+  if (name == "--help" || name == "-h" || name == "help") {
+    print(usage());
+    return ExitCode::ok;
+  }
+  if (name == "--version") {
+    print(fmt::format("lockstep {} (law {})\n", LOCKSTEP_VERSION, kernels::kLaw));
+    return ExitCode::ok;
+  }
+  for (const Command& command : kCommands) {
+    if (name == command.name) return run_command(command, {arguments.begin() + 1, arguments.end()});
+  }
+  bad_use(fmt::format("{}: no such command; see lockstep --help", name));
+}
+
+int report(ExitCode code, std::string_view message) {
+  note(message);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+}  // namespace lockstep::app
+
+int main(int argc, char** argv) {
+  using lockstep::ExitCode;
+  // A closed pipe is an error of the write that meets it, with a message and an exit code.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return static_cast<int>(lockstep::app::run_main({argv + 1, argv + argc}));
+  } catch (const lockstep::Error& error) {
+    return lockstep::app::report(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return lockstep::app::report(ExitCode::resource,
+                                 "out of memory; use a smaller model or context (-c)");
+  } catch (const std::exception& error) {
+    return lockstep::app::report(ExitCode::resource,
+                                 fmt::format("unexpected failure: {}", error.what()));
+  }
+}

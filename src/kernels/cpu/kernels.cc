@@ -1,0 +1,56 @@
+#include "kernels/cpu/kernels.h"
+
+#include <string>
+
+#include "base/error.h"
+
+namespace lockstep::kernels {
+
+namespace scalar {
+extern const CpuKernels kTable;
+}
+namespace scalar_v3 {
+extern const CpuKernels kTable;
+}
+
+std::span<const CpuKernels* const> all_cpu_kernels() {
+  static constexpr const CpuKernels* kAll[] = {&scalar::kTable, &scalar_v3::kTable};
+  return kAll;
+}
+
+bool cpu_can_run(const CpuKernels& kernels, std::string* missing) {
+  if (&kernels != &scalar_v3::kTable) return true;
+  std::string lacking;
+  const auto need = [&](bool has, const char* feature) {
+    if (!has) lacking += lacking.empty() ? feature : std::string(", ") + feature;
+  };
+  __builtin_cpu_init();
+  need(__builtin_cpu_supports("avx2"), "avx2");
+  need(__builtin_cpu_supports("fma"), "fma");
+  need(__builtin_cpu_supports("bmi"), "bmi");
+  need(__builtin_cpu_supports("bmi2"), "bmi2");
+  need(__builtin_cpu_supports("f16c"), "f16c");
+  need(__builtin_cpu_supports("lzcnt"), "lzcnt");
+  need(__builtin_cpu_supports("movbe"), "movbe");
+  if (missing) *missing = lacking;
+  return lacking.empty();
+}
+
+const CpuKernels& select_cpu_kernels(std::string_view isa) {
+  const auto all = all_cpu_kernels();
+  std::string names;
+  for (size_t i = all.size(); i-- > 0;) {
+    std::string missing;
+    const bool can_run = cpu_can_run(*all[i], &missing);
+    if (isa == all[i]->isa && !can_run) {
+      throw Error(ExitCode::bad_use, "this CPU can't run the " + std::string(isa) +
+                                         " kernels: it lacks " + missing + "; use --isa scalar");
+    }
+    if (can_run && (isa.empty() || isa == all[i]->isa)) return *all[i];
+    names += (names.empty() ? "" : ", ") + std::string(all[i]->isa);
+  }
+  throw Error(ExitCode::bad_use,
+              "there are no \"" + std::string(isa) + "\" kernels; this build has " + names);
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,42 @@
+// Rows to int8 blocks, the left side of a product with quantised weights. Two forms, by weight
+// type: q32 for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0; q256 for Q4_K, Q5_K, Q6_K.
+//
+// Formula    per block of 32 or 256 elements: a = max|x|;
+//            a < 2^-100:  d = 0, q = 0
+//            otherwise:   d = a ÷ 127, r = 127 ÷ a, q = roundeven(x·r) as int8
+//            and sums = Σ q over every 32 elements, in either form.
+// Shapes     x [rows][n]; q [rows][n]; d [rows][n ÷ block]; sums [rows][n ÷ 32]; n % block == 0.
+// Item       256 consecutive elements of one row (the last of a row may be shorter):
+//            item = row·ceil(n ÷ 256) + index.
+// Order      none to fix: max and integer sums are exact.
+// Aliasing   none.
+// Bytes      rows·n·(4 + 1 + 4/32 + 4/block).
+// Faults     an element of the block with all exponent bits set; the block is then d = 0, q = 0.
+#pragma once
+
+#include "kernels/types.h"
+
+namespace lockstep::kernels {
+
+enum class ActivationForm : uint8_t { f32, q32, q256 };
+
+// What a product with weights of this type reads.
+ActivationForm activation_form(TensorType weight_type);
+
+struct QuantizedActivations {
+  int8_t* q = nullptr;
+  float* d = nullptr;
+  int32_t* sums = nullptr;
+};
+
+struct QuantizeActivationsArgs {
+  const float* x = nullptr;
+  int64_t rows = 0, n = 0;
+  ActivationForm form = ActivationForm::q32;  // not f32
+  QuantizedActivations out;
+  FaultFlags faults;
+
+  int64_t items() const { return rows * ((n + 255) / 256); }
+};
+
+}  // namespace lockstep::kernels

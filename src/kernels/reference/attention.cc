@@ -1,0 +1,179 @@
+#include "kernels/ops/attention.h"
+
+#include "kernels/math/elementary.h"
+#include "kernels/math/half.h"
+#include "kernels/reference/lanes16.h"
+#include "kernels/reference/reference.h"
+
+namespace lockstep::kernels::LOCKSTEP_ISA_NS {
+namespace {
+
+// A partial result: m the greatest score, l = Σ exp(s - m), o = Σ exp(s - m)·v.
+struct Partial {
+  float m, l;
+  float* o;
+  bool started;
+};
+
+// Elements of a row of values, rounded up so that every row starts on a cache line.
+inline int64_t padded(int64_t head_dim) {
+  return (head_dim + 15) / 16 * 16;
+}
+
+// What one query row and head carries from page to page.
+struct QueryState {
+  Partial span, result;
+  int64_t span_index;
+};
+
+void read_row(KvType type, const std::byte* in, int64_t head_dim, float* out) {
+  switch (type) {
+    case KvType::f32:
+      for (int64_t i = 0; i < head_dim; ++i) out[i] = load<float>(in + 4 * i);
+      break;
+    case KvType::f16:
+      for (int64_t i = 0; i < head_dim; ++i) out[i] = math::f16_to_f32(load<uint16_t>(in + 2 * i));
+      break;
+    case KvType::q8_0:
+      for (int64_t i = 0; i < head_dim; i += 32, in += 34) {
+        const float d = math::f16_to_f32(load<uint16_t>(in));
+        const auto* q = reinterpret_cast<const int8_t*>(in + 2);
+        for (int j = 0; j < 32; ++j) out[i + j] = static_cast<float>(q[j]) * d;
+      }
+      break;
+  }
+}
+
+inline float dot(const float* q, const float* k, int64_t n) {
+  float lane[16] = {};
+  const int64_t whole = n / 16 * 16;
+  fma16(q, k, whole, lane);
+  for (int64_t i = whole; i < n; ++i) lane[i % 16] = math::fma_rn(q[i], k[i], lane[i % 16]);
+  return tree16(lane);
+}
+
+void merge(Partial& a, const Partial& b, int64_t head_dim) {
+  if (!a.started) {
+    a.m = b.m;
+    a.l = b.l;
+    for (int64_t i = 0; i < head_dim; ++i) a.o[i] = b.o[i];
+    a.started = true;
+    return;
+  }
+  const float m = larger(a.m, b.m);
+  const float e_a = math::exp_nonpos(a.m - m);
+  const float e_b = math::exp_nonpos(b.m - m);
+  a.l = math::fma_rn(b.l, e_b, a.l * e_a);
+  for (int64_t i = 0; i < head_dim; ++i) a.o[i] = math::fma_rn(b.o[i], e_b, a.o[i] * e_a);
+  a.m = m;
+}
+
+// Positions [begin, end) of one page for one query row and head; k and v are the page's rows.
+void attend_page(const AttentionArgs& args, const float* q, const float* k, const float* v,
+                 int64_t begin, int64_t end, Partial& page, bool& fault) {
+  const int64_t stride = padded(args.head_dim);
+  float score[kPagePositions] = {};
+  for (int64_t j = begin; j < end; ++j) {
+    float s = dot(q, k + j * stride, args.head_dim) * args.scale;
+    if (is_non_finite(s)) {
+      fault = true;
+      s = 0.0f;
+    }
+    if (args.softcap != 0.0f) s = args.softcap * math::tanh(s / args.softcap);
+    score[j] = s;
+  }
+  float m = score[begin];
+  for (int64_t j = begin + 1; j < end; ++j) m = larger(m, score[j]);
+  float l = 0.0f;
+  for (int64_t i = 0; i < args.head_dim; ++i) page.o[i] = 0.0f;
+  for (int64_t j = begin; j < end; ++j) {
+    const float p = math::exp_nonpos(score[j] - m);
+    l = l + p;
+    const float* value = v + j * stride;
+    for (int64_t i = 0; i < args.head_dim; ++i) page.o[i] = math::fma_rn(p, value[i], page.o[i]);
+  }
+  page.m = m;
+  page.l = l;
+  page.started = true;
+}
+
+// Rows [first, first + rows) of the segment, all query heads of one kv head. A page's keys and
+// values are converted once for all of them.
+void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t kv_head,
+                 std::byte* scratch) {
+  const KvLayerView& kv = *args.kv;
+  const int64_t group = args.n_head / kv.n_head_kv;
+  const int64_t stride = padded(args.head_dim);
+  const int64_t k_bytes = kv_row_bytes(kv.k_type, args.head_dim);
+  const int64_t v_bytes = kv_row_bytes(kv.v_type, args.head_dim);
+
+  float* k = reinterpret_cast<float*>(scratch);
+  float* v = k + kPagePositions * stride;
+  Partial page{0.0f, 0.0f, v + kPagePositions * stride, false};
+  float* outputs = page.o + stride;
+  auto* states = reinterpret_cast<QueryState*>(outputs + 2 * rows * group * stride);
+  for (int64_t i = 0; i < rows * group; ++i) {
+    states[i] = {{0.0f, 0.0f, outputs + 2 * i * stride, false},
+                 {0.0f, 0.0f, outputs + (2 * i + 1) * stride, false},
+                 -1};
+  }
+
+  const auto first_visible = [&](int64_t position) {
+    return args.window > 0 ? larger<int64_t>(0, position - args.window + 1) : 0;
+  };
+  const int64_t tile_begin = first_visible(args.first_position + first);
+  const int64_t tile_end = args.first_position + first + rows;
+  for (int64_t p = tile_begin / kPagePositions; p * kPagePositions < tile_end; ++p) {
+    const int64_t page_start = p * kPagePositions;
+    const int64_t read_begin = larger<int64_t>(0, tile_begin - page_start);
+    const int64_t read_end = smaller(kPagePositions, tile_end - page_start);
+    const std::byte* k_page = kv.k_pages[p] + kv_head * kPagePositions * k_bytes;
+    const std::byte* v_page = kv.v_pages[p] + kv_head * kPagePositions * v_bytes;
+    for (int64_t j = read_begin; j < read_end; ++j) {
+      read_row(kv.k_type, k_page + j * k_bytes, args.head_dim, k + j * stride);
+      read_row(kv.v_type, v_page + j * v_bytes, args.head_dim, v + j * stride);
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t position = args.first_position + first + row;
+      const int64_t begin = larger<int64_t>(0, first_visible(position) - page_start);
+      const int64_t end = smaller(kPagePositions, position + 1 - page_start);
+      if (begin >= end) continue;
+      bool fault = false;
+      for (int64_t g = 0; g < group; ++g) {
+        const int64_t head = kv_head * group + g;
+        const float* q = args.q + ((first + row) * args.n_head + head) * args.head_dim;
+        QueryState& state = states[row * group + g];
+        if (state.span.started && state.span_index != p / kSpanPages) {
+          merge(state.result, state.span, args.head_dim);
+          state.span.started = false;
+        }
+        state.span_index = p / kSpanPages;
+        attend_page(args, q, k, v, begin, end, page, fault);
+        merge(state.span, page, args.head_dim);
+      }
+      if (fault) set_fault(args.faults, first + row);
+    }
+  }
+
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t g = 0; g < group; ++g) {
+      QueryState& state = states[row * group + g];
+      merge(state.result, state.span, args.head_dim);
+      const int64_t head = kv_head * group + g;
+      float* out = args.out + ((first + row) * args.n_head + head) * args.head_dim;
+      for (int64_t i = 0; i < args.head_dim; ++i) out[i] = state.result.o[i] / state.result.l;
+    }
+  }
+}
+
+}  // namespace
+
+void attention(const AttentionArgs& args, Range items, std::byte* scratch) {
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const int64_t first = item / args.kv->n_head_kv * kAttentionTileRows;
+    attend_tile(args, first, smaller(kAttentionTileRows, args.rows - first),
+                item % args.kv->n_head_kv, scratch);
+  }
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_ISA_NS

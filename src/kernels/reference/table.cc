@@ -1,0 +1,22 @@
+#include "kernels/reference/reference.h"
+
+namespace lockstep::kernels::LOCKSTEP_ISA_NS {
+
+const CpuKernels kTable = {
+    .isa = LOCKSTEP_ISA_NAME,
+    .embed = embed,
+    .rms_norm = rms_norm,
+    .quantize_activations = quantize_activations,
+    .matmul_quantized = matmul_quantized,
+    .matmul_float = matmul_float,
+    .rope = rope,
+    .kv_write = kv_write,
+    .attention = attention,
+    .add = add,
+    .gated_act = gated_act,
+    .softcap = softcap,
+    .select_rows = select_rows,
+    .check_logits = check_logits,
+};
+
+}  // namespace lockstep::kernels::LOCKSTEP_ISA_NS

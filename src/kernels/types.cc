@@ -1,0 +1,48 @@
+#include "kernels/types.h"
+
+#include "kernels/ops/attention.h"
+#include "kernels/ops/quantize_activations.h"
+
+namespace lockstep::kernels {
+
+const char* kv_type_name(KvType type) {
+  switch (type) {
+    case KvType::f32: return "f32";
+    case KvType::f16: return "f16";
+    case KvType::q8_0: return "q8_0";
+  }
+  return "?";
+}
+
+int64_t kv_row_bytes(KvType type, int64_t head_dim) {
+  switch (type) {
+    case KvType::f32: return 4 * head_dim;
+    case KvType::f16: return 2 * head_dim;
+    case KvType::q8_0: return 34 * (head_dim / 32);
+  }
+  return 0;
+}
+
+ActivationForm activation_form(TensorType weight_type) {
+  switch (weight_type) {
+    case TensorType::q4_0:
+    case TensorType::q4_1:
+    case TensorType::q5_0:
+    case TensorType::q5_1:
+    case TensorType::q8_0: return ActivationForm::q32;
+    case TensorType::q4_k:
+    case TensorType::q5_k:
+    case TensorType::q6_k: return ActivationForm::q256;
+    default: return ActivationForm::f32;
+  }
+}
+
+int64_t attention_scratch_bytes(int64_t head_dim, int64_t n_head, int64_t n_head_kv) {
+  const int64_t padded = (head_dim + 15) / 16 * 16;
+  const int64_t states = kAttentionTileRows * (n_head / n_head_kv);
+  // A page of keys and of values, one partial output, two more a query row and head, and its state.
+  const int64_t bytes = 4 * padded * (2 * kPagePositions + 1 + 2 * states) + 64 * states;
+  return (bytes + 63) / 64 * 64;
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,57 @@
+#include "model/blocks.h"
+
+namespace lockstep::model {
+
+using namespace kernels;
+
+op::LinearOut bind_linear(Binder& binder, const std::string& name, int64_t n_in, int64_t n_out,
+                          Slot out) {
+  return {binder.matrix(name + ".weight", n_in, n_out), binder.vector_if(name + ".bias", n_out),
+          out};
+}
+
+std::vector<op::LinearOut> bind_qkv(Binder& binder, const std::string& block,
+                                    const Hyperparameters& hp, Slot q, Slot k, Slot v) {
+  const int64_t n_q = hp.n_head * hp.head_dim, n_kv = hp.n_head_kv * hp.head_dim;
+  const Weight* fused = binder.matrix_if(block + "attn_qkv.weight", hp.n_embd, n_q + 2 * n_kv);
+  if (fused == nullptr) {
+    return {bind_linear(binder, block + "attn_q", hp.n_embd, n_q, q),
+            bind_linear(binder, block + "attn_k", hp.n_embd, n_kv, k),
+            bind_linear(binder, block + "attn_v", hp.n_embd, n_kv, v)};
+  }
+  op::LinearOut out_q{binder.rows_of(*fused, 0, n_q), nullptr, q};
+  op::LinearOut out_k{binder.rows_of(*fused, n_q, n_kv), nullptr, k};
+  op::LinearOut out_v{binder.rows_of(*fused, n_q + n_kv, n_kv), nullptr, v};
+  if (const float* bias = binder.vector_if(block + "attn_qkv.bias", n_q + 2 * n_kv)) {
+    out_q.bias = bias;
+    out_k.bias = bias + n_q;
+    out_v.bias = bias + n_q + n_kv;
+  } else {  // some files keep the biases apart
+    out_q.bias = binder.vector_if(block + "attn_q.bias", n_q);
+    out_k.bias = binder.vector_if(block + "attn_k.bias", n_kv);
+    out_v.bias = binder.vector_if(block + "attn_v.bias", n_kv);
+  }
+  return {out_q, out_k, out_v};
+}
+
+Slot select_rows(GraphBuilder& g, Slot in, int64_t width) {
+  const Slot kept = g.slot("h_kept", width);
+  g.add("select_rows", op::SelectRows{in, kept});
+  return kept;
+}
+
+void add_output(GraphBuilder& g, Graph& graph, Binder& binder, const Hyperparameters& hp,
+                const Weight* table, Slot h, Slot x) {
+  const Slot logits = g.slot("logits", hp.n_vocab);
+  g.layer(-1);
+  g.add("output_norm",
+        op::RmsNorm{h, x, binder.vector("output_norm.weight", hp.n_embd), hp.n_embd, hp.rms_eps});
+  const Weight* output =
+      hp.tied_embeddings ? table : binder.matrix("output.weight", hp.n_embd, hp.n_vocab);
+  g.add("output", op::Linear{x, {{output, nullptr, logits}}});
+  if (hp.logits_softcap != 0.0f) g.add("softcap", op::Softcap{logits, hp.logits_softcap});
+  graph.logits = logits;
+  graph.n_vocab = hp.n_vocab;
+}
+
+}  // namespace lockstep::model

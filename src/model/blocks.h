@@ -1,0 +1,28 @@
+// Pieces that architectures share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/architecture.h"
+#include "model/graph_builder.h"
+
+namespace lockstep::model {
+
+// "<name>.weight" with "<name>.bias" where the file has one.
+kernels::op::LinearOut bind_linear(Binder& binder, const std::string& name, int64_t n_in,
+                                   int64_t n_out, kernels::Slot out);
+
+// attn_q, attn_k, attn_v with their biases, or the fused attn_qkv (rows of q, then k, then v).
+std::vector<kernels::op::LinearOut> bind_qkv(Binder& binder, const std::string& block,
+                                             const Hyperparameters& hp, kernels::Slot q,
+                                             kernels::Slot k, kernels::Slot v);
+
+// Keeps the rows that want logits; what the last layer does after its attention concerns only them.
+kernels::Slot select_rows(GraphBuilder& g, kernels::Slot in, int64_t width);
+
+// Final norm (through slot x), output product, cap.
+void add_output(GraphBuilder& g, kernels::Graph& graph, Binder& binder, const Hyperparameters& hp,
+                const kernels::Weight* table, kernels::Slot h, kernels::Slot x);
+
+}  // namespace lockstep::model

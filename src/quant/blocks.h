@@ -1,0 +1,135 @@
+// The bytes of weight blocks, and where their scales hide. Source: ggml's format; the law's own
+// words are docs/numerics/weight-types.md. Blocks in a file stand at any even address: copy one
+// into a local before use.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::quant {
+
+// 32 elements. d and m are binary16. qs[k] holds element k in its low half and k + 16 in its high
+// half; bit i of qh (little-endian) is element i's fifth bit.
+struct BlockQ4_0 {
+  uint16_t d;
+  uint8_t qs[16];
+};
+struct BlockQ4_1 {
+  uint16_t d, m;
+  uint8_t qs[16];
+};
+struct BlockQ5_0 {
+  uint16_t d;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+struct BlockQ5_1 {
+  uint16_t d, m;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+struct BlockQ8_0 {
+  uint16_t d;
+  int8_t qs[32];
+};
+
+// 256 elements. d and dmin are binary16.
+struct BlockQ4_K {
+  uint16_t d, dmin;
+  uint8_t scales[12];  // eight 6-bit scales and eight 6-bit minimums: scale_min_k
+  uint8_t qs[128];
+};
+struct BlockQ5_K {
+  uint16_t d, dmin;
+  uint8_t scales[12];
+  uint8_t qh[32];
+  uint8_t qs[128];
+};
+struct BlockQ6_K {
+  uint8_t ql[128];
+  uint8_t qh[64];
+  int8_t scales[16];
+  uint16_t d;
+};
+
+static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22 &&
+              sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34);
+static_assert(sizeof(BlockQ4_K) == 144 && sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210);
+
+struct ScaleMin {
+  uint8_t scale, min;
+};
+
+// Scale and minimum of sub-block j (0 to 7) of Q4_K and Q5_K. The first four lie in the low six
+// bits of bytes 0-3 and 4-7; the others have their low four bits in bytes 8-11 and their upper two
+// in the top of bytes 0-7.
+static inline ScaleMin scale_min_k(const uint8_t* scales, int j) {
+  if (j < 4) {
+    return {static_cast<uint8_t>(scales[j] & 63), static_cast<uint8_t>(scales[j + 4] & 63)};
+  }
+  return {static_cast<uint8_t>((scales[j + 4] & 15) | (scales[j - 4] >> 6) << 4),
+          static_cast<uint8_t>((scales[j + 4] >> 4) | (scales[j] >> 6) << 4)};
+}
+
+// The other way: packs eight scales and eight minimums, each below 64, into twelve bytes.
+static inline std::array<uint8_t, 12> pack_scale_min_k(const ScaleMin (&pairs)[8]) {
+  std::array<uint8_t, 12> bytes{};
+  for (int j = 0; j < 4; ++j) {
+    const ScaleMin low = pairs[j], high = pairs[j + 4];
+    bytes[j] = static_cast<uint8_t>(low.scale | (high.scale >> 4) << 6);
+    bytes[j + 4] = static_cast<uint8_t>(low.min | (high.min >> 4) << 6);
+    bytes[j + 8] = static_cast<uint8_t>((high.scale & 15) | (high.min & 15) << 4);
+  }
+  return bytes;
+}
+
+// Code of element i of a block, as the products of the law take it: the implied offset is already
+// taken off where the format has one.
+static inline int code(const BlockQ4_0& b, int i) {
+  return (b.qs[i % 16] >> (i / 16 * 4) & 15) - 8;
+}
+static inline int code(const BlockQ4_1& b, int i) {
+  return b.qs[i % 16] >> (i / 16 * 4) & 15;
+}
+static inline int code(const BlockQ5_0& b, int i) {
+  return ((b.qs[i % 16] >> (i / 16 * 4) & 15) | (b.qh[i / 8] >> (i % 8) & 1) << 4) - 16;
+}
+static inline int code(const BlockQ5_1& b, int i) {
+  return (b.qs[i % 16] >> (i / 16 * 4) & 15) | (b.qh[i / 8] >> (i % 8) & 1) << 4;
+}
+static inline int code(const BlockQ8_0& b, int i) {
+  return b.qs[i];
+}
+static inline int code(const BlockQ4_K& b, int i) {
+  return b.qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
+}
+static inline int code(const BlockQ5_K& b, int i) {
+  return (b.qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15) | (b.qh[i % 32] >> (i / 32) & 1)
+                                                                     << 4;
+}
+static inline int code(const BlockQ6_K& b, int i) {
+  const int low = b.ql[i / 128 * 64 + i % 64] >> (i / 64 % 2 * 4) & 15;
+  const int high = b.qh[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+  return (low | high << 4) - 32;
+}
+
+// The integers of the law's products (weight-types.md, "In the product") never pass int32, in any
+// order of summation: isum over a sub-block of n elements, t and u over a superblock.
+static constexpr int64_t max_isum(int64_t n, int64_t max_code) {
+  return n * max_code * 127;
+}
+static constexpr int64_t max_t(int64_t n, int64_t max_scale, int64_t max_code) {
+  return 256 / n * max_scale * max_isum(n, max_code);
+}
+static_assert(max_isum(32, 8) == 32'512);                                             // Q4_0
+static_assert(max_isum(32, 15) == 60'960);                                            // Q4_1
+static_assert(max_isum(32, 16) == 65'024);                                            // Q5_0
+static_assert(max_isum(32, 31) == 125'984);                                           // Q5_1
+static_assert(max_isum(32, 128) == 520'192);                                          // Q8_0
+static_assert(max_t(32, 63, 15) == 30'723'840 && max_t(32, 63, 15) <= INT32_MAX);     // Q4_K
+static_assert(max_t(32, 63, 31) == 63'495'936 && max_t(32, 63, 31) <= INT32_MAX);     // Q5_K
+static_assert(max_t(32, 63, 1) == 2'048'256);                                         // their u
+static_assert(max_t(16, 128, 32) == 133'169'152 && max_t(16, 128, 32) <= INT32_MAX);  // Q6_K
+
+}  // namespace lockstep::quant

@@ -1,0 +1,85 @@
+#include "state/page_pool.h"
+
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "base/error.h"
+
+namespace lockstep::state {
+namespace {
+
+// A cache line, and the widest vector load.
+constexpr std::align_val_t kAlignment{64};
+
+void destroy(Page* page) {
+  ::operator delete(page->data, kAlignment);
+  delete page;
+}
+
+}  // namespace
+
+PagePool::PagePool(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
+PagePool::~PagePool() {
+  release_free(0);
+}
+
+PageRef PagePool::take(int64_t bytes) {
+  if (max_bytes_ > 0 && bytes_in_use_ + bytes > max_bytes_) {
+    throw Error(ExitCode::resource, "the KV cache needs " + std::to_string(bytes_in_use_ + bytes) +
+                                        " bytes and its limit is " + std::to_string(max_bytes_) +
+                                        "; use a shorter context, a smaller KV type (-ctk, -ctv) "
+                                        "or a higher limit");
+  }
+  Page*& list = free_[bytes];
+  Page* page = list;
+  if (page != nullptr) {
+    list = page->next_free;
+    bytes_free_ -= bytes;
+  } else {
+    if (max_bytes_ > 0) release_free(max_bytes_ - bytes_in_use_ - bytes);
+    auto holder = std::make_unique<Page>();
+    holder->data = static_cast<std::byte*>(
+        ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow));
+    if (holder->data == nullptr) {
+      throw Error(ExitCode::resource, "no memory for " + std::to_string(bytes) +
+                                          " more bytes of KV cache (" +
+                                          std::to_string(bytes_in_use_) + " in use)");
+    }
+    holder->bytes = bytes;
+    holder->pool = this;
+    page = holder.release();
+  }
+  std::memset(page->data, kPoison, static_cast<size_t>(bytes));
+  page->rows_written = 0;
+  ++pages_in_use_;
+  bytes_in_use_ += bytes;
+  return PageRef(page);
+}
+
+// take() has made the list of this size, so nothing here can fail.
+void PagePool::give_back(Page* page) noexcept {
+  --pages_in_use_;
+  bytes_in_use_ -= page->bytes;
+  bytes_free_ += page->bytes;
+  Page*& list = free_.find(page->bytes)->second;
+  page->next_free = std::exchange(list, page);
+}
+
+void PagePool::release_free(int64_t target_bytes) {
+  for (auto& [bytes, list] : free_) {
+    while (bytes_free_ > target_bytes && list != nullptr) {
+      Page* page = list;
+      list = page->next_free;
+      destroy(page);
+      bytes_free_ -= bytes;
+    }
+  }
+}
+
+std::shared_ptr<PagePool> make_page_pool(int64_t max_bytes) {
+  return std::make_shared<PagePool>(max_bytes);
+}
+
+}  // namespace lockstep::state

@@ -1,0 +1,85 @@
+// Memory of KV pages: handed out, shared by reference count, taken back to be handed out again.
+// Everything that shares a pool (caches, snapshots) belongs to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace lockstep::state {
+
+class PagePool;
+
+// The byte that every page is filled with when it is handed out, and every forgotten row: f32, f16
+// and the scale of a q8_0 block all read as NaN, so that a read before a write becomes a fault or a
+// wrong hash instead of passing unseen.
+inline constexpr int kPoison = 0xFF;
+
+struct Page {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  int64_t references = 0;
+  int64_t rows_written = 0;  // rows [rows_written, 64) of every head hold the poison
+  PagePool* pool = nullptr;
+  Page* next_free = nullptr;
+};
+
+// One reference to a page, or none. The pool must outlive it.
+class PageRef {
+ public:
+  PageRef() = default;
+  explicit PageRef(Page* page) : page_(page) {
+    if (page_) ++page_->references;
+  }
+  PageRef(const PageRef& other) : PageRef(other.page_) {}
+  PageRef(PageRef&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+  PageRef& operator=(PageRef other) noexcept {
+    std::swap(page_, other.page_);
+    return *this;
+  }
+  ~PageRef() { release(); }
+
+  explicit operator bool() const { return page_ != nullptr; }
+  Page* operator->() const { return page_; }
+  bool shared() const { return page_ != nullptr && page_->references > 1; }
+
+ private:
+  void release();
+  Page* page_ = nullptr;
+};
+
+class PagePool {
+ public:
+  explicit PagePool(int64_t max_bytes);  // 0: no limit
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  // A page of that many bytes, all poison. Throws Error(resource) when the pages in use would pass
+  // the limit or memory is short; free pages of other sizes are released before that.
+  PageRef take(int64_t bytes);
+
+  int64_t max_bytes() const { return max_bytes_; }
+  int64_t pages_in_use() const { return pages_in_use_; }
+  int64_t bytes_in_use() const { return bytes_in_use_; }
+  int64_t bytes_free() const { return bytes_free_; }  // kept for later use
+
+ private:
+  friend class PageRef;
+  void give_back(Page* page) noexcept;
+  void release_free(int64_t target_bytes);  // until bytes_free_ <= target_bytes
+
+  int64_t max_bytes_ = 0;
+  int64_t pages_in_use_ = 0, bytes_in_use_ = 0, bytes_free_ = 0;
+  std::map<int64_t, Page*> free_;  // a list per page size
+};
+
+inline void PageRef::release() {
+  if (page_ != nullptr && --page_->references == 0) page_->pool->give_back(page_);
+}
+
+std::shared_ptr<PagePool> make_page_pool(int64_t max_bytes /* 0: no limit */);
+
+}  // namespace lockstep::state
