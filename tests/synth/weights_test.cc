@@ -124,7 +124,7 @@ TEST(SynthWeights, NoBlockHasAScaleOfZero) {
 
 TEST(SynthWeights, NormsAreNearOne) {
   std::vector<float> norm(1000);
-  fill_norm(1, stream_of("output_norm.weight"), std::as_writable_bytes(std::span(norm)));
+  fill_norm(1, stream_of("output_norm.weight"), 1.0f, std::as_writable_bytes(std::span(norm)));
   double sum = 0;
   for (const float value : norm) {
     EXPECT_GE(value, 0.9f);
