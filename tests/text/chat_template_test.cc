@@ -271,7 +271,7 @@ TEST(EncodeChat, BosComesOnce) {
 }
 
 // The real templates of many families, where a llama.cpp tree is at hand: each must compile, and
-// render or refuse in its own words.
+// render (some only with tools), or refuse in its own words.
 TEST(RealTemplates, CompileAndRender) {
   const char* folder = std::getenv("LOCKSTEP_CHAT_TEMPLATES");
   if (!folder) GTEST_SKIP() << "LOCKSTEP_CHAT_TEMPLATES is not set (llama.cpp's models/templates)";
@@ -279,23 +279,30 @@ TEST(RealTemplates, CompileAndRender) {
                          {{"role", "user"}, {"content", "What is 2+2?"}},
                          {{"role", "assistant"}, {"content", "4"}},
                          {{"role", "user"}, {"content", "Why?"}}};
-  int rendered = 0, refused = 0;
+  const Json parameters = {{"type", "object"}, {"properties", {{"x", {{"type", "string"}, {"description", "X"}}}}}, {"required", {"x"}}};
+  const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}, {"description", "F"}, {"parameters", parameters}}}}};
+  int rendered = 0, with_tools = 0, refused = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".jinja") continue;
     std::ifstream file(entry.path());
     std::stringstream source;
     source << file.rdbuf();
-    try {
-      const std::string text = ChatTemplate(source.str(), "<s>", "</s>").render(messages, true);
-      EXPECT_NE(text.find("Why?"), std::string::npos) << entry.path();
-      ++rendered;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::bad_use) << entry.path() << ": " << error.what();
-      std::printf("%s: %s\n", entry.path().filename().c_str(), error.what());
-      ++refused;
+    const ChatTemplate t(source.str(), "<s>", "</s>");
+    std::string text;
+    Failure f = failure_of([&] { text = t.render(messages, true); });
+    ++rendered;
+    if (f.code == ExitCode::bad_file) {
+      f = failure_of([&] { text = t.render(messages, true, {{"tools", tools}, {"functions", "f(x)"}, {"datetime", "today"}}); });
+      ++with_tools;
     }
+    if (f.code == ExitCode::bad_use) {
+      ++refused;
+      continue;
+    }
+    EXPECT_EQ(f.code, ExitCode::ok) << entry.path() << ": " << f.message;
+    EXPECT_NE(text.find("Why?"), std::string::npos) << entry.path();
   }
-  std::printf("%d templates rendered, %d refused\n", rendered, refused);
+  std::printf("%d templates, %d of them only with tools, %d refused the messages\n", rendered, with_tools, refused);
   EXPECT_GT(rendered, 20);
 }
 
