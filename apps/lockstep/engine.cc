@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "gguf/synth.h"
+#include "gguf/file.h"
 
 namespace lockstep::app {
 namespace {
@@ -62,7 +62,7 @@ gguf::File open_source(std::string_view flag, const std::optional<std::string>& 
   if (!source || source->empty()) {
     bad_use(fmt::format("no model; name a GGUF file with {} FILE", flag));
   }
-  if (source->starts_with(kSynthPrefix)) return gguf::synthesize(*source);
+  if (source->starts_with(kSynthPrefix)) bad_use("synth: not yet");
   return gguf::File::open(*source);
 }
 

@@ -477,8 +477,8 @@ template <typename Item, typename Key>
 std::vector<uint32_t> sorted_index(const std::vector<Item>& items, Key key) {
   std::vector<uint32_t> index(items.size());
   for (size_t i = 0; i < items.size(); ++i) index[i] = static_cast<uint32_t>(i);
-  std::stable_sort(index.begin(), index.end(),
-                   [&](uint32_t a, uint32_t b) { return key(items[a]) < key(items[b]); });
+  std::sort(index.begin(), index.end(),
+            [&](uint32_t a, uint32_t b) { return key(items[a]) < key(items[b]); });
   return index;
 }
 

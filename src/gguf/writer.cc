@@ -287,12 +287,24 @@ void Writer::write_file(const std::filesystem::path& path,
 
 std::vector<std::byte> Writer::to_memory() const {
   const uint64_t size = total_bytes();
+  // Asked first, since an allocator that overcommits would say yes and the machine would pay later.
+  const uint64_t installed = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                             static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (size > installed) {
+    throw Error(
+        ExitCode::resource,
+        fmt::format("a model in memory needs {} bytes and this machine has {}; write it to a "
+                    "file, or ask for a smaller one",
+                    size, installed));
+  }
   std::vector<std::byte> out;
   try {
     out.resize(size);
-  } catch (const std::exception&) {  // bad_alloc, or length_error for sizes no vector can have
-    throw Error(ExitCode::resource,
-                fmt::format("a model in memory needs {} bytes, which are not to be had", size));
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        ExitCode::resource,
+        fmt::format("a model in memory needs {} bytes, which are not free; write it to a file",
+                    size));
   }
   write_into(out, {});
   return out;

@@ -24,7 +24,7 @@ std::string text_of(const gguf::Value& value) {
   if (const auto* v = std::get_if<int64_t>(&value.data)) return std::to_string(*v);
   if (const auto* v = std::get_if<double>(&value.data)) return fmt::format("{}", *v);
   if (const auto* v = std::get_if<bool>(&value.data)) return *v ? "true" : "false";
-  if (const auto* v = std::get_if<std::string>(&value.data)) return "\"" + escape(*v, 100) + "\"";
+  if (const auto* v = std::get_if<std::string>(&value.data)) return fmt::format("\"{}\"", escape(*v, 100));
   return "an array";
 }
 
@@ -153,7 +153,7 @@ kernels::RopeSpec read_rope(const KeyReader& keys, int64_t head_dim, int64_t n_c
     rope.beta_fast = keys.number_if("rope.scaling.yarn_beta_fast", kLeast, 1e6).value_or(32.0f);
     rope.beta_slow = keys.number_if("rope.scaling.yarn_beta_slow", kLeast, 1e6).value_or(1.0f);
   } else {
-    keys.refuse("rope.scaling.type", "\"" + escape(kind, 100) + "\"", known);
+    keys.refuse("rope.scaling.type", fmt::format("\"{}\"", escape(kind, 100)), known);
   }
   if (rope.scaling != Scaling::yarn) {
     keys.only("rope.scaling.attn_factor", {1.0}, "1 (only yarn scales the rotation)");

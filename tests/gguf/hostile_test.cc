@@ -29,6 +29,12 @@ void* operator new(size_t size) {
 void* operator new[](size_t size) {
   return counted_allocation(size);
 }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size ? size : 1);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }

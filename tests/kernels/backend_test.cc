@@ -11,7 +11,7 @@ namespace lockstep::kernels::test {
 namespace {
 
 struct Result {
-  std::vector<float> logits;   // of every position
+  std::vector<float> logits;  // of every position
   std::vector<std::byte> state;
 };
 
@@ -22,7 +22,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 std::vector<int32_t> random_tokens(const ModelShape& shape, int64_t n, uint64_t seed) {
   Random random(seed);
   std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(random.below(shape.n_vocab)));
+  for (int64_t i = 0; i < n; ++i)
+    tokens.push_back(static_cast<int32_t>(random.below(shape.n_vocab)));
   return tokens;
 }
 
@@ -38,10 +39,12 @@ Result decode(Backend& backend, const TestModel& model, const std::vector<int32_
   for (int64_t at = 0; at < n; ++turn) {
     const int64_t rows = std::min(widths[turn % widths.size()], n - at);
     Pass pass;
-    pass.segments.push_back({std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(rows)),
-                             at, state.views(), 0});
-    pass.logits = std::span(result.logits).subspan(static_cast<size_t>(at * n_vocab),
-                                                   static_cast<size_t>(rows * n_vocab));
+    pass.segments.push_back(
+        {std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(rows)), at,
+         state.views(), 0});
+    pass.logits =
+        std::span(result.logits)
+            .subspan(static_cast<size_t>(at * n_vocab), static_cast<size_t>(rows * n_vocab));
     backend.run(model.graph(), pass);
     EXPECT_TRUE(pass.faults.empty()) << "op " << pass.faults[0].op;
     at += rows;
