@@ -97,6 +97,7 @@ std::optional<Answer> chat_loop(decode::Session& session, const model::Model& mo
   std::optional<Answer> last;
   while (true) {
     if (!next) {
+      interrupted = false;
       if (prompting) print("> ");
       next = lines.turn();
       if (!next) break;
@@ -109,9 +110,17 @@ std::optional<Answer> chat_loop(decode::Session& session, const model::Model& mo
     }
     if (turn.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", text::well_formed_utf8(turn)}});
-    const std::vector<int32_t> ids = text::encode_chat(tokenizer, chat.render(messages, true));
     interrupted = false;
-    last = answer(session, tokenizer, ids, answer_options);
+    try {
+      const std::vector<int32_t> ids = text::encode_chat(tokenizer, chat.render(messages, true));
+      last = answer(session, tokenizer, ids, answer_options);
+    } catch (const Error& error) {
+      // A turn that does not fit ends the turn, where someone can type another.
+      if (!prompting || error.code() != ExitCode::bad_use) throw;
+      note(error.what());
+      messages.erase(messages.size() - 1);
+      continue;
+    }
     if (!options.json) print("\n");
     print_closing_line(session);
     messages.push_back({{"role", "assistant"}, {"content", last->text}});

@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "model/architecture.h"
 #include "output.h"
+#include "text/utf8_stream.h"
 
 namespace lockstep::app {
 namespace {
@@ -31,7 +32,7 @@ Json element_json(const gguf::Array& array, size_t i) {
         if constexpr (std::is_same_v<T, std::shared_ptr<const gguf::Array>>) {
           return fmt::format("array of {}", elements[i]->size());
         } else if constexpr (std::is_same_v<T, std::string_view>) {
-          return valid_utf8(elements[i].substr(0, 4096));
+          return text::well_formed_utf8(elements[i].substr(0, 4096));
         } else {
           return T(elements[i]);
         }
@@ -56,7 +57,7 @@ Json value_json(const gguf::Value& value) {
         if constexpr (std::is_same_v<T, std::shared_ptr<const gguf::Array>>) {
           return array_json(*data);
         } else if constexpr (std::is_same_v<T, std::string>) {
-          return valid_utf8(data);
+          return text::well_formed_utf8(data);
         } else {
           return data;
         }
@@ -154,24 +155,24 @@ Json inspect_json(const gguf::File& file, const std::string& architecture, const
   }
   Json metadata = Json::array();
   for (const auto& [key, value] : file.metadata()) {
-    metadata.push_back({{"key", valid_utf8(key)}, {"type", gguf::value_type_name(value.type)},
+    metadata.push_back({{"key", text::well_formed_utf8(key)}, {"type", gguf::value_type_name(value.type)},
                         {"value", value_json(value)}});
   }
   Json tensors = Json::array();
   for (const gguf::Tensor& tensor : file.tensors()) {
-    tensors.push_back({{"name", valid_utf8(tensor.name)},
+    tensors.push_back({{"name", text::well_formed_utf8(tensor.name)},
                        {"type", gguf::type_info(tensor.type).name},
                        {"ne", std::vector<int64_t>(tensor.ne, tensor.ne + tensor.n_dims)},
                        {"bytes", tensor.data.size()}});
   }
   Json out{{"schema", "lockstep.inspect/1"},
-           {"file", valid_utf8(file.name())},
+           {"file", text::well_formed_utf8(file.name())},
            {"sha256", to_hex(hash_file(file))},
            {"gguf_version", file.version()},
            {"bytes", file.total_bytes()},
            {"parts", file.parts().size()},
            {"alignment", file.alignment()},
-           {"architecture", valid_utf8(architecture)},
+           {"architecture", text::well_formed_utf8(architecture)},
            {"runnable", model != nullptr},
            {"synthetic", model ? Json(model->synthetic()) : Json()},
            {"parameters", parameters},

@@ -5,9 +5,11 @@
 
 #include "chat.h"
 #include "cli.h"
+#include "decode/result.h"
 #include "engine.h"
 #include "generation.h"
 #include "output.h"
+#include "text/utf8_stream.h"
 
 namespace lockstep::app {
 namespace {
@@ -85,17 +87,15 @@ Mode choose_mode(const RunOptions& o) {
   return mode;
 }
 
-Json run_json(const Mode& mode, const Answer& answer, const decode::Session& session,
-              const sample::Parameters& sampling) {
-  Json out{{"schema", "lockstep.run/1"},
-           {"prompt", text::well_formed_utf8(mode.prompt)},
-           {"text", answer.text},
-           {"ids", answer.ids},
-           {"finish", decode::finish_name(answer.finish)},
-           {"stop_string", answer.stop.empty() ? Json() : Json(answer.stop)},
-           {"seed", sampling.seed},
-           {"result", result_json(session)}};
-  return out;
+Json run_json(const Mode& mode, const Answer& answer, const decode::Session& session) {
+  return {{"schema", "lockstep.run/1"},
+          {"prompt", text::well_formed_utf8(mode.prompt)},
+          {"text", answer.text},
+          {"ids", answer.ids},
+          {"finish", answer.finish_name()},
+          {"stop_string", answer.stop.empty() ? Json() : Json(answer.stop)},
+          {"seed", session.options().sampling.seed},
+          {"result", decode::to_json(decode::make_result(session, engine_name()))}};
 }
 
 ExitCode run(const RunOptions& o) {
@@ -113,7 +113,7 @@ ExitCode run(const RunOptions& o) {
   session_options.chunk = o.engine.chunk.value_or(64);
   session_options.sampling = o.sampling.make(tokenizer);
   session_options.sampling.validate(model->graph().n_vocab);
-  session_options.source = o.drafts.open(model, backend);
+  session_options.source = o.drafts.open(*model, tokenizer, backend);
   session_options.depth = o.drafts.depth();
   session_options.max_tokens = std::max<int64_t>(-1, o.tokens.value_or(-1));
   session_options.is_end = [&tokenizer](int32_t id) { return tokenizer.is_eog(id); };
@@ -139,7 +139,7 @@ ExitCode run(const RunOptions& o) {
     if (o.chat_template) chat.chat_template = *o.chat_template;
     if (mode.has_prompt) chat.first = mode.prompt;
     const std::optional<Answer> last = chat_loop(session, *model, tokenizer, chat, answer_options);
-    if (o.json && last) print_json(run_json(mode, *last, session, session_options.sampling));
+    if (o.json && last) print_json(run_json(mode, *last, session));
     return ExitCode::ok;
   }
 
@@ -148,11 +148,11 @@ ExitCode run(const RunOptions& o) {
   if (!o.no_display_prompt) answer_options.print(mode.prompt);
   const Answer result = answer(session, tokenizer, ids, answer_options);
   if (o.json) {
-    print_json(run_json(mode, result, session, session_options.sampling));
+    print_json(run_json(mode, result, session));
   } else {
     print("\n");
   }
-  print_closing_line(session, session_options.sampling);
+  print_closing_line(session);
   return result.finish == decode::Finish::fault ? ExitCode::check_failed : ExitCode::ok;
 }
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/raw_gguf.h"
+#include "raw_gguf.h"
 #include "base/error.h"
 #include "gguf/file.h"
 #include "gguf/writer.h"

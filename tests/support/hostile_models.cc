@@ -2,15 +2,13 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "gguf/file.h"
-#include "gguf/writer.h"
+#include "model_edit.h"
 #include "synth/synth.h"
 
 namespace lockstep::test {
@@ -58,102 +56,31 @@ Value list_of_strings(std::vector<std::string_view> elements) {
   return list(ValueType::string, std::move(elements));
 }
 
-// What becomes of one tensor.
-struct Change {
-  bool removed = false;
-  std::string name;                                // empty: stays
-  std::optional<TensorType> type;                  // with zeroed data
-  std::vector<int64_t> ne;                         // empty: stays; else data is zeroed
-  std::function<void(std::span<std::byte>)> edit;  // after all that
-};
-
-class Model {
- public:
-  explicit Model(const std::string& spec)
-      : file_(synth::make_in_memory(synth::parse_synth(spec))) {}
-
-  Model& set(const std::string& key, Value value) {
-    keys_[key] = std::move(value);
-    return *this;
-  }
-  Model& drop(const std::string& key) {
-    keys_[key] = std::nullopt;
-    return *this;
-  }
-  Model& change(const std::string& tensor, Change change) {
-    changes_[tensor] = std::move(change);
-    return *this;
-  }
-  Model& add(const std::string& tensor, TensorType type, std::vector<int64_t> ne) {
-    added_.push_back({tensor, type, std::move(ne)});
-    return *this;
-  }
-
-  std::vector<std::byte> bytes() const {
-    gguf::Writer writer;
-    for (const auto& [key, value] : file_.metadata()) {
-      if (!keys_.contains(key)) writer.add(key, value);
-    }
-    for (const auto& [key, value] : keys_) {
-      if (value) writer.add(key, *value);
-    }
-    for (const gguf::Tensor& tensor : file_.tensors()) {
-      const auto found = changes_.find(tensor.name);
-      const Change change = found == changes_.end() ? Change{} : found->second;
-      if (change.removed) continue;
-      const bool zeroed = change.type || !change.ne.empty();
-      const std::vector<int64_t> ne =
-          change.ne.empty() ? std::vector<int64_t>(tensor.ne, tensor.ne + tensor.n_dims)
-                            : change.ne;
-      writer.add_tensor(change.name.empty() ? tensor.name : change.name,
-                        change.type.value_or(tensor.type), ne,
-                        [zeroed, data = tensor.data, edit = change.edit](std::span<std::byte> out) {
-                          if (!zeroed) std::memcpy(out.data(), data.data(), out.size());
-                          if (edit) edit(out);
-                        });
-    }
-    for (const auto& [name, type, ne] : added_)
-      writer.add_tensor(name, type, ne, [](std::span<std::byte>) {});
-    return writer.to_memory();
-  }
-
- private:
-  struct Added {
-    std::string name;
-    TensorType type;
-    std::vector<int64_t> ne;
-  };
-  gguf::File file_;
-  std::map<std::string, std::optional<Value>> keys_;
-  std::map<std::string, Change> changes_;
-  std::vector<Added> added_;
-};
-
-Change removed() {
-  Change change;
+TensorChange removed() {
+  TensorChange change;
   change.removed = true;
   return change;
 }
-Change shaped(std::vector<int64_t> ne) {
-  Change change;
+TensorChange shaped(std::vector<int64_t> ne) {
+  TensorChange change;
   change.ne = std::move(ne);
   return change;
 }
-Change typed(TensorType type) {
-  Change change;
+TensorChange typed(TensorType type) {
+  TensorChange change;
   change.type = type;
   return change;
 }
 // The two bytes at `offset` become a binary16 that is not finite.
-Change half_at(size_t offset, uint16_t bits) {
-  Change change;
+TensorChange half_at(size_t offset, uint16_t bits) {
+  TensorChange change;
   change.edit = [offset, bits](std::span<std::byte> out) {
     std::memcpy(out.data() + offset, &bits, 2);
   };
   return change;
 }
-Change float_at(size_t offset, float value) {
-  Change change;
+TensorChange float_at(size_t offset, float value) {
+  TensorChange change;
   change.edit = [offset, value](std::span<std::byte> out) {
     std::memcpy(out.data() + offset, &value, 4);
   };
@@ -171,36 +98,37 @@ class List {
   template <typename Edit>
   void add(const char* spec, std::string name, std::string what, Edit edit,
            std::vector<std::string> expect, bool inspect_refuses = true) {
-    Model model(spec);
+    ModelEdit model(synth::make_in_memory(synth::parse_synth(spec)));
     edit(model);
     models_.push_back(
         {{std::move(name), std::move(what), model.bytes(), std::move(expect)}, inspect_refuses});
   }
   void key(std::string name, std::string what, const std::string& key, Value value) {
-    add(kLlama, std::move(name), std::move(what), [&](Model& m) { m.set(key, std::move(value)); },
-        {key});
+    add(kLlama, std::move(name), std::move(what),
+        [&](ModelEdit& m) { m.set(key, std::move(value)); }, {key});
   }
   void gemma_key(std::string name, std::string what, const std::string& key, Value value) {
-    add(kGemma, std::move(name), std::move(what), [&](Model& m) { m.set(key, std::move(value)); },
-        {key});
+    add(kGemma, std::move(name), std::move(what),
+        [&](ModelEdit& m) { m.set(key, std::move(value)); }, {key});
   }
   void no_key(std::string name, const std::string& key) {
-    add(kLlama, std::move(name), "no " + key, [&](Model& m) { m.drop(key); }, {key});
+    add(kLlama, std::move(name), "no " + key, [&](ModelEdit& m) { m.drop(key); }, {key});
   }
-  void tensor(std::string name, std::string what, const std::string& tensor, Change change) {
+  void tensor(std::string name, std::string what, const std::string& tensor, TensorChange change) {
     add(kLlama, std::move(name), std::move(what),
-        [&](Model& m) { m.change(tensor, std::move(change)); }, {tensor});
+        [&](ModelEdit& m) { m.change(tensor, std::move(change)); }, {tensor});
   }
-  void gemma_tensor(std::string name, std::string what, const std::string& tensor, Change change) {
+  void gemma_tensor(std::string name, std::string what, const std::string& tensor,
+                    TensorChange change) {
     add(kGemma, std::move(name), std::move(what),
-        [&](Model& m) { m.change(tensor, std::move(change)); }, {tensor});
+        [&](ModelEdit& m) { m.change(tensor, std::move(change)); }, {tensor});
   }
   // Only a command that needs the vocabulary looks at it.
   void vocabulary(const char* spec, std::string name, std::string what, const std::string& key,
                   std::optional<Value> value) {
     add(
         spec, std::move(name), std::move(what),
-        [&](Model& m) { value ? m.set(key, std::move(*value)) : m.drop(key); }, {}, false);
+        [&](ModelEdit& m) { value ? m.set(key, std::move(*value)) : m.drop(key); }, {}, false);
   }
   std::vector<HostileModel> take() { return std::move(models_); }
 
@@ -211,16 +139,16 @@ class List {
 void add_architecture(List& list) {
   const std::string key = "general.architecture";
   list.add(
-      kLlama, "arch_missing", "no architecture", [&](Model& m) { m.drop(key); }, {key}, false);
+      kLlama, "arch_missing", "no architecture", [&](ModelEdit& m) { m.drop(key); }, {key}, false);
   list.add(
       kLlama, "arch_unknown", "an architecture nobody knows",
-      [&](Model& m) { m.set(key, text("gpt9")); }, {"gpt9"}, false);
+      [&](ModelEdit& m) { m.set(key, text("gpt9")); }, {"gpt9"}, false);
   list.add(
       kLlama, "arch_empty", "an architecture without a name",
-      [&](Model& m) { m.set(key, text("")); }, {"architecture"}, false);
+      [&](ModelEdit& m) { m.set(key, text("")); }, {"architecture"}, false);
   list.add(
       kLlama, "arch_control", "an architecture that would clear the screen",
-      [&](Model& m) { m.set(key, text("llama\x1B[2J")); }, {"llama\\x1B[2J"}, false);
+      [&](ModelEdit& m) { m.set(key, text("llama\x1B[2J")); }, {"llama\\x1B[2J"}, false);
   list.key("arch_number", "an architecture that is a number", key, u32(7));
   list.key("type_adapter", "an adapter, not a model", "general.type", text("adapter"));
 }
@@ -238,12 +166,13 @@ void add_sizes(List& list) {
   list.key("layers_minus_1", "-1 layers", "llama.block_count", i32(-1));
   list.key("layers_float", "a number of layers that is a float", "llama.block_count", f32(2.0));
   list.add(kLlama, "layers_more", "a layer more than there are tensors for",
-           [](Model& m) { m.set("llama.block_count", u32(3)); }, {"blk.2."});
+           [](ModelEdit& m) { m.set("llama.block_count", u32(3)); }, {"blk.2."});
   list.add(kLlama, "layers_fewer", "tensors of a layer that the file does not claim",
-           [](Model& m) { m.set("llama.block_count", u32(1)); }, {"blk.1."});
+           [](ModelEdit& m) { m.set("llama.block_count", u32(1)); }, {"blk.1."});
   list.key("embd_0", "a width of 0", "llama.embedding_length", u32(0));
   list.add(kLlama, "embd_wrong", "a width that the tensors do not have",
-           [](Model& m) { m.set("llama.embedding_length", u32(96)); }, {"token_embd.weight", "96"});
+           [](ModelEdit& m) { m.set("llama.embedding_length", u32(96)); },
+           {"token_embd.weight", "96"});
   list.key("embd_2_31", "a width of 2^31", "llama.embedding_length", u32(uint64_t{1} << 31));
   list.key("heads_0", "no heads", "llama.attention.head_count", u32(0));
   list.key("heads_3", "heads that KV heads do not divide", "llama.attention.head_count_kv", u32(3));
@@ -295,13 +224,13 @@ void add_rotary(List& list) {
   list.key("rope_factor_nan", "a rotary factor that is NaN", "llama.rope.scaling.factor",
            f32(kNan));
   list.add(kLlama, "rope_llama3_no_factor", "llama3 scaling without its factor",
-           [](Model& m) { m.set("llama.rope.scaling.type", text("llama3")); },
+           [](ModelEdit& m) { m.set("llama.rope.scaling.type", text("llama3")); },
            {"llama.rope.scaling.factor"});
   list.add(kLlama, "rope_freqs_shape", "rotary factors for half of the pairs",
-           [](Model& m) { m.add("rope_freqs.weight", TensorType::f32, {4}); },
+           [](ModelEdit& m) { m.add("rope_freqs.weight", TensorType::f32, {4}); },
            {"rope_freqs.weight"});
   list.add(kLlama, "rope_freqs_zero", "rotary factors of 0",
-           [](Model& m) { m.add("rope_freqs.weight", TensorType::f32, {8}); }, {"factors"});
+           [](ModelEdit& m) { m.add("rope_freqs.weight", TensorType::f32, {8}); }, {"factors"});
 }
 
 void add_tensors(List& list) {
@@ -329,10 +258,11 @@ void add_tensors(List& list) {
   list.tensor("type_iq4_nl", "a matrix in a type that is not computed with", "blk.0.attn_q.weight",
               typed(TensorType::iq4_nl));
   list.add(kLlama, "unknown_tensor", "a tensor that no formula reads",
-           [](Model& m) { m.add("blk.0.attn_sinks.weight", TensorType::f32, {4}); },
+           [](ModelEdit& m) { m.add("blk.0.attn_sinks.weight", TensorType::f32, {4}); },
            {"attn_sinks"});
   list.add(kLlama, "bias_shape", "a bias of the wrong length",
-           [](Model& m) { m.add("blk.0.attn_q.bias", TensorType::f32, {32}); }, {"attn_q.bias"});
+           [](ModelEdit& m) { m.add("blk.0.attn_q.bias", TensorType::f32, {32}); },
+           {"attn_q.bias"});
   list.tensor("nan_scale", "a block whose scale is NaN", "blk.0.attn_q.weight",
               half_at(34 * 3, 0x7E00));
   list.tensor("inf_scale", "a block whose scale is infinite", "blk.1.ffn_up.weight",
@@ -345,11 +275,11 @@ void add_tensors(List& list) {
   list.add(
       "synth:llama-tiny,embd=256,heads=4,kv_heads=2,head_dim=16,ffn=256,vocab=300,layers=1@q4_k",
       "inf_dmin", "a K-quant block whose minimum scale is infinite",
-      [](Model& m) { m.change("blk.0.attn_q.weight", half_at(2, 0x7C00)); },
+      [](ModelEdit& m) { m.change("blk.0.attn_q.weight", half_at(2, 0x7C00)); },
       {"blk.0.attn_q.weight"});
   list.add("synth:llama-tiny,embd=64,heads=4,kv_heads=2,head_dim=16,ffn=96,vocab=300,layers=1@f16",
            "nan_f16", "a NaN among f16 weights",
-           [](Model& m) { m.change("output.weight", half_at(2 * 777, 0x7D55)); },
+           [](ModelEdit& m) { m.change("output.weight", half_at(2 * 777, 0x7D55)); },
            {"output.weight"});
 }
 

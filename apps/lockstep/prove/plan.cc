@@ -6,8 +6,10 @@
 #include <array>
 
 #include "base/error.h"
-#include "draft/sources.h"
-#include "teacher.h"
+#include "draft/model_source.h"
+#include "draft/ngram.h"
+#include "draft/replay.h"
+#include "draft/suffix.h"
 
 namespace lockstep::app {
 namespace {
@@ -54,6 +56,7 @@ class Planner {
     sampling();
     kv_types();
     together();
+    if (!in_.quick) long_prompt();
     return std::move(plan_);
   }
 
@@ -98,16 +101,18 @@ class Planner {
   // `right`.
   SourceMaker replay(const Case& of, double right) const {
     const uint64_t seed = in_.seed;
-    const auto n_vocab = static_cast<int32_t>(prover_.model().graph().n_vocab);
+    const int64_t n_vocab = prover_.model().graph().n_vocab;
     return [of, right, seed, n_vocab](const Trace& plain) {
       std::vector<int32_t> recorded = of.prompt;
       for (const auto& [position, token] : plain.tokens) recorded.push_back(token);
-      return draft::make_replay(std::move(recorded), right, seed, n_vocab);
+      return std::make_shared<draft::ReplaySource>(draft::ReplayOptions{
+          .recording = std::move(recorded), .rates = {right}, .seed = seed, .n_vocab = n_vocab});
     };
   }
   SourceMaker drafter(std::shared_ptr<const model::Model> model) const {
-    return [model = std::move(model), backend = prover_.backend()](const Trace&) {
-      return draft::make_model(model, backend);
+    return [model = std::move(model), backend = prover_.backend(),
+            n_vocab = prover_.model().graph().n_vocab](const Trace&) {
+      return std::make_shared<draft::ModelSource>(model, backend, n_vocab);
     };
   }
 
@@ -147,12 +152,14 @@ class Planner {
   void drafts() {
     const Needs both{.accepted = true, .rejected = true};
     for (const int depth : depths({4, 15})) {
-      draft_line("ngram", depth, both, false,
-                 [](const Case&) -> SourceMaker { return [](const Trace&) { return draft::make_ngram(); }; });
+      draft_line("ngram", depth, both, false, [](const Case&) -> SourceMaker {
+        return [](const Trace&) { return std::make_shared<draft::NgramSource>(); };
+      });
     }
     for (const int depth : depths({1, 8})) {
-      draft_line("suffix", depth, both, false,
-                 [](const Case&) -> SourceMaker { return [](const Trace&) { return draft::make_suffix(); }; });
+      draft_line("suffix", depth, both, false, [](const Case&) -> SourceMaker {
+        return [](const Trace&) { return std::make_shared<draft::SuffixSource>(); };
+      });
     }
     for (const int depth : depths({1, 2, 3, 7, 15})) {
       draft_line("replay", depth, both, true,
@@ -183,26 +190,23 @@ class Planner {
     }
     for (const int64_t width : widths) {
       add(fmt::format("width {}", width), {.widths = {width}},
-          [this, width](Prover& prover, Line& line) { teach(prover, line, width, prover.backend()); });
+          [this, width](Prover& prover, Line& line) { teach(prover, line, width); });
     }
   }
 
-  void teach(Prover& prover, Line& line, int64_t width,
-             const std::shared_ptr<kernels::Backend>& backend) {
+  void teach(Prover& prover, Line& line, int64_t width) {
     const Case of = repetitive("T=0", greedy_);
     if (known_.empty()) {
       known_ = of.prompt;
       const std::vector<int32_t> rest = prover.continuation(of);
       known_.insert(known_.end(), rest.begin(), rest.end());
-      known_.resize(std::min<size_t>(known_.size(), in_.quick ? 66 : 130));
-      run_teacher(prover, 1, prover.backend(), known_plain_, nullptr);
+      run_teacher(prover, 1, known_plain_, nullptr);
     }
     Trace trace;
-    run_teacher(prover, width, backend, trace, &known_plain_);
+    run_teacher(prover, width, trace, &known_plain_);
     const Compared compared = compare(known_plain_, trace);
     line.rows += compared.rows;
     line.states += compared.states;
-    line.tokens += compared.tokens;
     for (const auto& [w, passes] : trace.widths) line.widths[w] += passes;
     if (compared.first) {
       line.first = compared.first;
@@ -210,15 +214,15 @@ class Planner {
     }
   }
 
-  void run_teacher(Prover& prover, int64_t width, const std::shared_ptr<kernels::Backend>& backend,
-                   Trace& trace, const Trace* plain) const {
-    Teacher teacher(prover.shared_model(), backend, in_.k_type, in_.v_type,
-                    static_cast<int64_t>(known_.size()));
+  void run_teacher(Prover& prover, int64_t width, Trace& trace, const Trace* plain) const {
+    const auto session = prover.new_session(repetitive("T=0", greedy_), prover.backend());
     Recorder recorder(trace, plain);
-    teacher.run(
-        known_, width,
-        [&](int64_t position, std::span<const float> row) { recorder.on_logits(position, row); },
-        [&](int64_t rows, const state::KvCache& kv) { recorder.on_pass(rows, kv); });
+    session->set_inspector(&recorder);
+    session->set_chunk(width);
+    session->evaluate(known_, [&](int64_t position, std::span<const float> row) {
+      recorder.on_logits(position, row);
+    });
+    if (session->finish() == decode::Finish::fault) trace.fault = session->fault();
   }
 
   void threads() {
@@ -389,6 +393,41 @@ class Planner {
       h.depth = 9;
       run_fresh(prover, line, of, h);
     });
+  }
+
+  // Beyond a sliding window, many pages, and the first span of 16 pages.
+  void long_prompt() {
+    constexpr size_t kLong = 1040;
+    if (prover_.model().hyperparameters().n_ctx_train < static_cast<int64_t>(kLong) + 256) return;
+    std::vector<int32_t> prompt;
+    while (prompt.size() < kLong) {
+      for (const std::vector<int32_t>* part : {&in_.prose, &in_.code, &in_.repetitive}) {
+        prompt.insert(prompt.end(), part->begin(), part->end());
+      }
+    }
+    prompt.resize(kLong);
+    const Case of = make_case("long", prompt, "T=0.8", usual_);
+    for (const int64_t chunk : {100, 512}) {
+      add(fmt::format("long prompt in chunks of {}", chunk), {.widths = {chunk}},
+          [this, of, chunk](Prover& prover, Line& line) {
+            How h = how(4);
+            h.chunk = chunk;
+            run_fresh(prover, line, of, h);
+          });
+    }
+    add("long prompt, drafts, cut, again", {.accepted = true, .rejected = true, .reused = true},
+        [this, of](Prover& prover, Line& line) {
+          How h = how(tokens());
+          h.source = replay(of, 0.6);
+          h.depth = 7;
+          Trace first, second;
+          decode::Session& session = prover.kept_session(of);
+          prover.decode(session, of.prompt, of, h, first);
+          session.truncate(static_cast<int64_t>(of.prompt.size()) + 5);
+          prover.decode(session, history_of(prover, of, 5), of, h, second);
+          prover.judge(line, of, first);
+          prover.judge(line, of, second);
+        });
   }
 
   int64_t tokens() const { return prover_.tokens(); }

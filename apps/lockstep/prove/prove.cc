@@ -10,7 +10,7 @@
 #include "prove/corrupt.h"
 #include "prove/plan.h"
 #include "prove/prompts.h"
-#include "prove/wrong_drafter.h"
+#include "synth/synth.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::app {
@@ -94,8 +94,11 @@ PlanInputs make_inputs(const ProveOptions& options, const model::Model& model) {
     inputs.prose = inputs.code =
         prompt_ids(tokenizer, options.prompt ? *options.prompt : read_text_file(*options.file));
   }
-  if (options.drafter) inputs.drafter = model::Model::load(open_source("-md", options.drafter));
-  inputs.wrong_drafter = make_wrong_drafter(model, inputs.seed);
+  if (options.drafter) inputs.drafter = open_drafter(*options.drafter, tokenizer);
+  // As many ids, weights of its own. Only ids matter here, so the words behind them need not agree.
+  inputs.wrong_drafter = model::Model::load(synth::make_in_memory(synth::parse_synth(
+      fmt::format("llama-tiny,vocab={},seed={}", std::max<int64_t>(256, model.graph().n_vocab),
+                  inputs.seed))));
   return inputs;
 }
 
