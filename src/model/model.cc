@@ -124,7 +124,7 @@ const Digest& Model::file_sha256() const {
 }
 
 bool Model::synthetic() const {
-  return file().boolean("general.synthetic").value_or(false);
+  return file().boolean("lockstep.synthetic").value_or(false);
 }
 
 }  // namespace lockstep::model
