@@ -1,4 +1,6 @@
 // Time of one choice over a whole vocabulary of 262,144 ids. Usage: bench_sampler [repeats]
+#include "sample/sampler.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <numeric>
 
 #include "base/philox.h"
-#include "sample/sampler.h"
 
 using namespace lockstep;
 
@@ -23,11 +24,12 @@ std::vector<float> make_row(uint32_t seed, double deviation, int peaks) {
   for (int64_t i = 0; i < kVocab; ++i) {
     const auto w = philox4x32_10({static_cast<uint32_t>(i), 0, 0, 0}, {seed, 0});
     const double u = (w[0] + 0.5) * 0x1p-32, v = w[1] * 0x1p-32;
-    row[static_cast<size_t>(i)] = static_cast<float>(
-        deviation * std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v));
+    row[static_cast<size_t>(i)] = static_cast<float>(deviation * std::sqrt(-2.0 * std::log(u)) *
+                                                     std::cos(6.283185307179586 * v));
   }
   for (int k = 0; k < peaks; ++k) {
-    row[(seed * 7919u + static_cast<uint32_t>(k) * 104729u) % kVocab] += 20.0f - 0.3f * static_cast<float>(k);
+    row[(seed * 7919u + static_cast<uint32_t>(k) * 104729u) % kVocab] +=
+        20.0f - 0.3f * static_cast<float>(k);
   }
   return row;
 }
@@ -46,7 +48,8 @@ double median_us(const std::vector<std::vector<float>>& rows, const sample::Para
       times.push_back(std::chrono::duration<double, std::micro>(end - start).count());
     }
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2), times.end());
+  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2),
+                   times.end());
   return times[times.size() / 2];
 }
 
@@ -82,10 +85,11 @@ int main(int argc, char** argv) {
     double deviation;
     int peaks;
   };
-  for (const Shape& shape : {Shape{"peaked (sd 2.5, 40 peaks)", 2.5, 40}, Shape{"flat (sd 1)", 1.0, 0},
-                             Shape{"constant", 0.0, 0}}) {
+  for (const Shape& shape : {Shape{"peaked (sd 2.5, 40 peaks)", 2.5, 40},
+                             Shape{"flat (sd 1)", 1.0, 0}, Shape{"constant", 0.0, 0}}) {
     std::vector<std::vector<float>> rows;
-    for (uint32_t seed = 1; seed <= kRows; ++seed) rows.push_back(make_row(seed, shape.deviation, shape.peaks));
+    for (uint32_t seed = 1; seed <= kRows; ++seed)
+      rows.push_back(make_row(seed, shape.deviation, shape.peaks));
     fmt::print("{}\n", shape.name);
     for (const Case& c : cases) {
       fmt::print("  {:42} {:9.1f} us\n", c.name, median_us(rows, c.parameters, repeats, history));
@@ -94,7 +98,9 @@ int main(int argc, char** argv) {
     for (const auto& row : rows) {
       const auto start = std::chrono::steady_clock::now();
       const double lp = sample::logprob_of(row, 5);
-      times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+      times.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+              .count());
       if (lp > 0.0) return 1;
     }
     std::sort(times.begin(), times.end());

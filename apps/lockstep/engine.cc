@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "gguf/synth.h"
+#include "synth/synth.h"
 
 namespace lockstep::app {
 namespace {
@@ -62,12 +62,24 @@ gguf::File open_source(std::string_view flag, const std::optional<std::string>& 
   if (!source || source->empty()) {
     bad_use(fmt::format("no model; name a GGUF file with {} FILE", flag));
   }
-  if (source->starts_with(kSynthPrefix)) return gguf::synthesize(*source);
+  if (source->starts_with(kSynthPrefix)) return synth::make_in_memory(synth::parse_synth(*source));
   return gguf::File::open(*source);
 }
 
 std::shared_ptr<const model::Model> open_model(const EngineOptions& options) {
   return model::Model::load(open_source("-m", options.model));
+}
+
+std::shared_ptr<const model::Model> open_drafter(const std::string& source,
+                                                 const text::Tokenizer& target) {
+  auto drafter = model::Model::load(open_source("-md", source));
+  const auto difference =
+      text::first_difference(target, text::Tokenizer::load(drafter->file()));
+  if (difference) {
+    bad_use(fmt::format("-md {}: its vocabulary is not the model's: {}; use a drafter of the same family",
+                        source, *difference));
+  }
+  return drafter;
 }
 
 int default_threads() {

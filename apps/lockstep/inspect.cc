@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "model/architecture.h"
 #include "output.h"
+#include "text/utf8_stream.h"
 
 namespace lockstep::app {
 namespace {
@@ -24,12 +25,6 @@ struct InspectOptions {
   bool json = false;
 };
 
-std::string_view value_type_name(gguf::ValueType type) {
-  static constexpr std::string_view kNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
-                                                "bool", "string", "array", "u64", "i64", "f64"};
-  return kNames[static_cast<size_t>(type)];
-}
-
 Json element_json(const gguf::Array& array, size_t i) {
   return std::visit(
       [&](const auto& elements) -> Json {
@@ -37,7 +32,7 @@ Json element_json(const gguf::Array& array, size_t i) {
         if constexpr (std::is_same_v<T, std::shared_ptr<const gguf::Array>>) {
           return fmt::format("array of {}", elements[i]->size());
         } else if constexpr (std::is_same_v<T, std::string_view>) {
-          return valid_utf8(elements[i].substr(0, 4096));
+          return text::well_formed_utf8(elements[i].substr(0, 4096));
         } else {
           return T(elements[i]);
         }
@@ -46,7 +41,7 @@ Json element_json(const gguf::Array& array, size_t i) {
 }
 
 Json array_json(const gguf::Array& array) {
-  Json out{{"element_type", value_type_name(array.element_type)}, {"length", array.size()}};
+  Json out{{"element_type", gguf::value_type_name(array.element_type)}, {"length", array.size()}};
   if (array.size() <= kJsonElements) {
     Json elements = Json::array();
     for (size_t i = 0; i < array.size(); ++i) elements.push_back(element_json(array, i));
@@ -62,7 +57,7 @@ Json value_json(const gguf::Value& value) {
         if constexpr (std::is_same_v<T, std::shared_ptr<const gguf::Array>>) {
           return array_json(*data);
         } else if constexpr (std::is_same_v<T, std::string>) {
-          return valid_utf8(data);
+          return text::well_formed_utf8(data);
         } else {
           return data;
         }
@@ -72,7 +67,7 @@ Json value_json(const gguf::Value& value) {
 
 std::string value_text(const gguf::Value& value) {
   if (const auto* array = std::get_if<std::shared_ptr<const gguf::Array>>(&value.data)) {
-    std::string out = fmt::format("{}[{}]:", value_type_name((*array)->element_type), (*array)->size());
+    std::string out = fmt::format("{}[{}]:", gguf::value_type_name((*array)->element_type), (*array)->size());
     for (size_t i = 0; i < std::min(kShownElements, (*array)->size()); ++i) {
       const Json element = element_json(**array, i);
       out += " " + (element.is_string() ? fmt::format("\"{}\"", escape(element.get<std::string>(), 40))
@@ -145,7 +140,7 @@ Costs costs_of(const model::Model& model) {
 Json hyperparameters_json(const model::Hyperparameters& h) {
   return {{"n_vocab", h.n_vocab},     {"n_ctx_train", h.n_ctx_train}, {"n_layer", h.n_layer},
           {"n_embd", h.n_embd},       {"n_ff", h.n_ff},               {"n_head", h.n_head},
-          {"n_head_kv", h.n_head_kv}, {"head_dim", h.head_dim},       {"n_rot", h.n_rot},
+          {"n_head_kv", h.n_head_kv}, {"head_dim", h.head_dim},
           {"window", h.window},       {"tied_embeddings", h.tied_embeddings}};
 }
 
@@ -160,24 +155,24 @@ Json inspect_json(const gguf::File& file, const std::string& architecture, const
   }
   Json metadata = Json::array();
   for (const auto& [key, value] : file.metadata()) {
-    metadata.push_back({{"key", valid_utf8(key)}, {"type", value_type_name(value.type)},
+    metadata.push_back({{"key", text::well_formed_utf8(key)}, {"type", gguf::value_type_name(value.type)},
                         {"value", value_json(value)}});
   }
   Json tensors = Json::array();
   for (const gguf::Tensor& tensor : file.tensors()) {
-    tensors.push_back({{"name", valid_utf8(tensor.name)},
+    tensors.push_back({{"name", text::well_formed_utf8(tensor.name)},
                        {"type", gguf::type_info(tensor.type).name},
                        {"ne", std::vector<int64_t>(tensor.ne, tensor.ne + tensor.n_dims)},
                        {"bytes", tensor.data.size()}});
   }
   Json out{{"schema", "lockstep.inspect/1"},
-           {"file", valid_utf8(file.name())},
+           {"file", text::well_formed_utf8(file.name())},
            {"sha256", to_hex(hash_file(file))},
            {"gguf_version", file.version()},
            {"bytes", file.total_bytes()},
            {"parts", file.parts().size()},
            {"alignment", file.alignment()},
-           {"architecture", valid_utf8(architecture)},
+           {"architecture", text::well_formed_utf8(architecture)},
            {"runnable", model != nullptr},
            {"synthetic", model ? Json(model->synthetic()) : Json()},
            {"parameters", parameters},

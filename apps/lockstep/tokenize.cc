@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "output.h"
 #include "text/tokenizer.h"
+#include "text/utf8_stream.h"
 
 namespace lockstep::app {
 namespace {
@@ -39,7 +40,7 @@ ExitCode tokenize(const TokenizeOptions& options) {
   if (options.json) {
     Json tokens = Json::array();
     for (const int32_t id : ids) {
-      tokens.push_back({{"id", id}, {"piece", valid_utf8(tokenizer.piece(id, true))}});
+      tokens.push_back({{"id", id}, {"piece", text::well_formed_utf8(tokenizer.piece(id, true))}});
     }
     print_json({{"schema", "lockstep.tokenize/1"},
                 {"tokenizer", tokenizer.description()},

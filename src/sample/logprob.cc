@@ -11,7 +11,7 @@ namespace {
 struct RowSum {
   bool finite = false;
   float x_max = 0;
-  double log_total = 0;   // log(W·2^-40)
+  double log_total = 0;  // log(W·2^-40)
 };
 
 RowSum sum_row(std::span<const float> row, std::vector<float>& block_max) {

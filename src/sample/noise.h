@@ -1,6 +1,6 @@
-// Gumbel noise of the sampling law: g = -log(-log u), u = (w + 1/2)·2^-32, w a word of Philox4x32-10
-// keyed by seed, position, token id and choice index. Nothing else enters, so that any source of
-// drafts can draw with the noise of the position it drafts for.
+// Gumbel noise of the sampling law: g = -log(-log u), u = (w + 1/2)·2^-32, w a word of
+// Philox4x32-10 keyed by seed, position, token id and choice index. Nothing else enters, so that
+// any source of drafts can draw with the noise of the position it drafts for.
 #pragma once
 
 #include <array>
@@ -47,7 +47,7 @@ inline double noise_bound(uint32_t w) {
 // turned around.
 inline uint32_t least_word(double g) {
   constexpr double kLog2E = 1.44269504088896341;
-  const double ones = g * kLog2E - 1.0 - 1e-6;   // leading one bits it takes
+  const double ones = g * kLog2E - 1.0 - 1e-6;  // leading one bits it takes
   if (!(ones > 0.0)) return 0;
   if (ones >= 31.0) return 0xFFFFFFFEu;
   return ~(0xFFFFFFFFu >> (static_cast<int>(ones) + 1));

@@ -21,9 +21,12 @@ struct StageName {
 };
 // llama.cpp's names; "top-k" and "topk" are read as "top_k".
 constexpr StageName kStages[] = {
-    {"penalties", Stage::penalties}, {"top_k", Stage::top_k},
-    {"top_p", Stage::top_p},         {"min_p", Stage::min_p},
-    {"temperature", Stage::temperature}, {"temp", Stage::temperature},
+    {"penalties", Stage::penalties},
+    {"top_k", Stage::top_k},
+    {"top_p", Stage::top_p},
+    {"min_p", Stage::min_p},
+    {"temperature", Stage::temperature},
+    {"temp", Stage::temperature},
     {"nucleus", Stage::top_p},
 };
 constexpr std::string_view kElsewhere[] = {"dry", "top_n_sigma", "typ_p",      "typical_p", "typ",
@@ -43,10 +46,13 @@ bool same_name(std::string_view a, std::string_view b) {
   return without(a, "_-") == without(b, "_-");
 }
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ExitCode::bad_use, message); }
+[[noreturn]] void refuse(const std::string& message) {
+  throw Error(ExitCode::bad_use, message);
+}
 
 void check_finite(const char* name, float value) {
-  if (!std::isfinite(value)) refuse(fmt::format("{} is {}; it must be a finite number", name, value));
+  if (!std::isfinite(value))
+    refuse(fmt::format("{} is {}; it must be a finite number", name, value));
 }
 
 void check_penalty(const char* name, float value) {
@@ -90,8 +96,9 @@ void Parameters::validate(int64_t n_vocab) const {
                          n_vocab - 1));
     }
     if (std::isnan(bias) || bias == INFINITY) {
-      refuse(fmt::format("logit_bias of token {} is {}; it must be finite, or -inf to remove the token",
-                         id, bias));
+      refuse(fmt::format(
+          "logit_bias of token {} is {}; it must be finite, or -inf to remove the token", id,
+          bias));
     }
     if (std::isinf(bias)) removed.insert(id);
   }
@@ -118,12 +125,14 @@ std::vector<Stage> parse_stages(std::string_view text) {
     if (known == std::end(kStages)) {
       const bool elsewhere = std::any_of(std::begin(kElsewhere), std::end(kElsewhere),
                                          [&](std::string_view n) { return same_name(n, name); });
-      refuse(fmt::format("samplers: \"{}\" is {}; leave it out (known: penalties, top_k, top_p, min_p, "
-                         "temperature, separated by ';')",
-                         name, elsewhere ? "not supported" : "not a sampler"));
+      refuse(fmt::format(
+          "samplers: \"{}\" is {}; leave it out (known: penalties, top_k, top_p, min_p, "
+          "temperature, separated by ';')",
+          name, elsewhere ? "not supported" : "not a sampler"));
     }
     if (std::find(stages.begin(), stages.end(), known->stage) != stages.end()) {
-      refuse(fmt::format("samplers: {} stands twice; each may stand once", stage_name(known->stage)));
+      refuse(
+          fmt::format("samplers: {} stands twice; each may stand once", stage_name(known->stage)));
     }
     stages.push_back(known->stage);
   }

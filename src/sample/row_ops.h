@@ -14,15 +14,15 @@ constexpr int64_t block_count(int64_t n) {
 }
 
 struct RowOps {
-  // block_max[b] = greatest element of block b of x[n]. False where an element has all exponent bits
-  // set; block_max then means nothing.
+  // block_max[b] = greatest element of block b of x[n]. False where an element has all exponent
+  // bits set; block_max then means nothing.
   bool (*scan)(const float* x, int64_t n, float* block_max);
   // weights[i] = the law's integer weight of d = x[i] - x_max (<= 0, maybe -inf) at temperature t.
   void (*weights)(const float* x, int64_t n, float x_max, double t, uint64_t* weights);
   // The 64 words of Philox4x32-10 for counters (position, group … group + 15, choice, 0): those of
   // ids 4·group and on. Returns the greatest.
   uint32_t (*noise_words)(uint32_t key0, uint32_t key1, uint32_t position, uint32_t group,
-                      uint32_t choice, uint32_t* words);
+                          uint32_t choice, uint32_t* words);
 };
 
 extern const RowOps kRowOpsPortable;

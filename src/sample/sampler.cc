@@ -9,9 +9,12 @@ namespace lockstep::sample {
 
 const char* choice_fault_name(ChoiceFault fault) {
   switch (fault) {
-    case ChoiceFault::none: return "none";
-    case ChoiceFault::non_finite_logit: return "a logit that is not finite";
-    case ChoiceFault::no_candidate: return "no token is left to choose from";
+    case ChoiceFault::none:
+      return "none";
+    case ChoiceFault::non_finite_logit:
+      return "a logit that is not finite";
+    case ChoiceFault::no_candidate:
+      return "no token is left to choose from";
   }
   return "";
 }
@@ -39,8 +42,8 @@ Choice Sampler::choose(std::span<const float> logits, std::span<const int32_t> h
     return {.token = -1, .fault = true, .reason = ChoiceFault::no_candidate};
   }
 
-  // top_k, top_p and min_p never remove the first candidate, so that where only it is asked for, the
-  // ones behind the last penalties need not run.
+  // top_k, top_p and min_p never remove the first candidate, so that where only it is asked for,
+  // the ones behind the last penalties need not run.
   const auto& stages = parameters_.stages;
   const auto penalties = std::find(stages.begin(), stages.end(), Stage::penalties);
   const auto temperature = std::find(stages.begin(), stages.end(), Stage::temperature);
@@ -50,10 +53,18 @@ Choice Sampler::choose(std::span<const float> logits, std::span<const int32_t> h
     const bool thins = *stage == Stage::top_k || *stage == Stage::top_p || *stage == Stage::min_p;
     if (greedy && thins && !(penalised_on_the_way && stage < penalties)) continue;
     switch (*stage) {
-      case Stage::penalties: apply_penalties(history); break;
-      case Stage::top_k: keep_top_k(); break;
-      case Stage::top_p: keep_top_p(); break;
-      case Stage::min_p: keep_min_p(); break;
+      case Stage::penalties:
+        apply_penalties(history);
+        break;
+      case Stage::top_k:
+        keep_top_k();
+        break;
+      case Stage::top_p:
+        keep_top_p();
+        break;
+      case Stage::min_p:
+        keep_min_p();
+        break;
       case Stage::temperature:
         if (greedy) {
           keep_first();
@@ -155,8 +166,9 @@ void Sampler::apply_penalties(std::span<const int32_t> history) {
   counted_.clear();
 }
 
-// Makes the list of the row's elements that keep(x) holds for. keep is monotone (of two elements the
-// greater is kept if the smaller is), so that one look at a block's maximum may pass over the block.
+// Makes the list of the row's elements that keep(x) holds for. keep is monotone (of two elements
+// the greater is kept if the smaller is), so that one look at a block's maximum may pass over the
+// block.
 template <typename Keep>
 void Sampler::list_from_row(Keep keep) {
   list_.clear();
@@ -198,7 +210,8 @@ uint64_t Sampler::weigh_list(float x_max) {
   weights_.resize(list_.size());
   weighted_.resize(list_.size());
   for (size_t i = 0; i < list_.size(); ++i) scratch_[i] = list_[i].x;
-  row_ops().weights(scratch_.data(), static_cast<int64_t>(list_.size()), x_max, t_, weights_.data());
+  row_ops().weights(scratch_.data(), static_cast<int64_t>(list_.size()), x_max, t_,
+                    weights_.data());
   uint64_t total = 0;
   for (size_t i = 0; i < list_.size(); ++i) {
     weighted_[i] = {list_[i], weights_[i]};
@@ -247,7 +260,7 @@ void Sampler::keep_top_p() {
     return before(a.candidate, b.candidate);
   };
   const auto at = [&](size_t i) { return weighted_.begin() + static_cast<ptrdiff_t>(i); };
-  uint64_t sum = 0;   // of the elements before `low`, which are all in the prefix
+  uint64_t sum = 0;  // of the elements before `low`, which are all in the prefix
   size_t low = 0, high = weighted_.size();
   while (high - low > 32) {
     const size_t middle = low + (high - low) / 2;
@@ -278,8 +291,9 @@ void Sampler::keep_min_p() {
   const uint64_t least = round_even(p * kWeightOne);
   if (least == 0) return;
   const float x_max = greatest();
-  // Far enough below the border the weight need not be computed. 1 % is far more than exp's error and
-  // the rounding to an integer can move, unless p is so small that its threshold is a small integer.
+  // Far enough below the border the weight need not be computed. 1 % is far more than exp's error
+  // and the rounding to an integer can move, unless p is so small that its threshold is a small
+  // integer.
   const double sure_below = p < 1e-9 ? kWeightZeroBelow : math::log(p) - 0.01;
   const auto near = [&](float x) { return scaled(x, x_max) >= sure_below; };
   if (dense_) {
@@ -325,8 +339,8 @@ void Sampler::offer(Best& best, float x, int32_t id, uint32_t word) const {
 void Sampler::offer_block(Best& best, const NoiseKey& key, int64_t block) const {
   const int64_t begin = block * kBlock, n = std::min(kBlock, n_vocab_ - begin);
   // No element of the block can win with a word below this.
-  const uint32_t least = least_word(
-      best.value - scaled(block_max_[static_cast<size_t>(block)], best.x_max));
+  const uint32_t least =
+      least_word(best.value - scaled(block_max_[static_cast<size_t>(block)], best.x_max));
   uint32_t words[kBlock];
   const uint32_t greatest_word =
       row_ops().noise_words(key.key[0], key.key[1], key.position, static_cast<uint32_t>(begin / 4),
@@ -341,8 +355,11 @@ void Sampler::offer_block(Best& best, const NoiseKey& key, int64_t block) const 
 int32_t Sampler::draw(int64_t position) {
   const NoiseKey key(parameters_.seed, position, parameters_.choice_index);
   Best best{.x_max = greatest()};
-  // Rounding is monotone, so what can't reach `best` with more noise than there is can't with its own.
-  const auto can_win = [&](float x) { return scaled(x, best.x_max) + kGreatestNoise >= best.value; };
+  // Rounding is monotone, so what can't reach `best` with more noise than there is can't with its
+  // own.
+  const auto can_win = [&](float x) {
+    return scaled(x, best.x_max) + kGreatestNoise >= best.value;
+  };
   if (!dense_) {
     for (const Candidate& c : list_) {
       const auto id = static_cast<uint32_t>(c.id);

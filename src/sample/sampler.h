@@ -115,7 +115,7 @@ class Sampler {
   const float* x_ = nullptr;  // the caller's row, or row_ once an element had to change
   int64_t removed_ = 0;       // elements of row_ that are kRemoved
   bool dense_ = true;
-  double t_ = 1.0;            // the temperature, once its stage was passed
+  double t_ = 1.0;  // the temperature, once its stage was passed
   std::vector<float> row_;
   std::vector<float> block_max_;
   std::vector<float> scratch_;

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/aho_corasick.h"
+
 namespace lockstep::text {
 
 // A token, or (token < 0) the raw text [begin, end).
@@ -34,26 +36,10 @@ class SpecialTokens {
   std::vector<Fragment> split(std::string_view text, bool parse_special) const;
 
  private:
-  struct Node {
-    uint32_t first_edge = 0, n_edges = 0;   // into edges_, sorted by byte
-    uint32_t fail = 0;                      // the longest proper suffix that is a node
-    int32_t match = -1;                     // rank of the token that ends here, or of the next
-                                            // shorter one that is a suffix of this node
-  };
-  struct Edge {
-    uint8_t byte;
-    uint32_t target;
-  };
-
-  uint32_t step(uint32_t node, uint8_t byte) const;
-  const Edge* edge(uint32_t node, uint8_t byte) const;
   int32_t allowed(int32_t rank, bool parse_special) const;
 
-  std::vector<SpecialToken> tokens_;       // by rank: longest first
-  std::vector<int32_t> next_shorter_;      // by rank: the longest other token that is its suffix
-  std::vector<Node> nodes_;
-  std::vector<Edge> edges_;
-  std::vector<uint32_t> root_;             // 256 targets of the root
+  std::vector<SpecialToken> tokens_;   // by rank: longest first
+  AhoCorasick automaton_;              // patterns are ranks
 };
 
 }  // namespace lockstep::text

@@ -21,19 +21,21 @@ class Random {
   int64_t below(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
   int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
   // Uniform in (-1, 1).
-  float uniform() { return static_cast<float>(static_cast<int64_t>(engine_() >> 40) - (1 << 23)) * 0x1p-23f; }
+  float uniform() {
+    return static_cast<float>(static_cast<int64_t>(engine_() >> 40) - (1 << 23)) * 0x1p-23f;
+  }
 
  private:
   std::mt19937_64 engine_;
 };
 
 enum class Kind {
-  plain,      // around 1, both signs
-  wide,       // magnitudes from 2^-60 to 2^20
-  ties,       // few small multiples of 1/2 with one 127: x·r falls on ties
-  tiny,       // 2^-149 to 2^-90: subnormals, and blocks about the 2^-100 cut-off
-  sparse,     // mostly +0 and -0
-  mixed,      // each element of another kind
+  plain,   // around 1, both signs
+  wide,    // magnitudes from 2^-60 to 2^20
+  ties,    // few small multiples of 1/2 with one 127: x·r falls on ties
+  tiny,    // 2^-149 to 2^-90: subnormals, and blocks about the 2^-100 cut-off
+  sparse,  // mostly +0 and -0
+  mixed,   // each element of another kind
 };
 inline constexpr Kind kAllKinds[] = {Kind::plain, Kind::wide,   Kind::ties,
                                      Kind::tiny,  Kind::sparse, Kind::mixed};
@@ -66,10 +68,14 @@ inline std::vector<float> random_floats(Random& random, int64_t n, Kind kind) {
 // scales between 2^-14 and 2^2 (now and then subnormal, 0 or large).
 inline uint16_t random_scale(Random& random) {
   switch (random.below(12)) {
-    case 0: return static_cast<uint16_t>(random.below(0x400) | (random.below(2) << 15));
-    case 1: return random.below(2) ? 0x0000 : 0x8000;
-    case 2: return static_cast<uint16_t>(random.between(0x4000, 0x7BFF) | (random.below(2) << 15));
-    default: return static_cast<uint16_t>(random.between(0x0400, 0x43FF) | (random.below(2) << 15));
+    case 0:
+      return static_cast<uint16_t>(random.below(0x400) | (random.below(2) << 15));
+    case 1:
+      return random.below(2) ? 0x0000 : 0x8000;
+    case 2:
+      return static_cast<uint16_t>(random.between(0x4000, 0x7BFF) | (random.below(2) << 15));
+    default:
+      return static_cast<uint16_t>(random.between(0x0400, 0x43FF) | (random.below(2) << 15));
   }
 }
 
@@ -80,14 +86,17 @@ inline void random_weight_row(Random& random, TensorType type, std::byte* row, i
     std::memcpy(at, &scale, 2);
   };
   for (int64_t block = 0; block < n / info.block_elements; ++block, row += info.block_bytes) {
-    for (int64_t i = 0; i < info.block_bytes; ++i) row[i] = static_cast<std::byte>(random.bits() >> 56);
+    for (int64_t i = 0; i < info.block_bytes; ++i)
+      row[i] = static_cast<std::byte>(random.bits() >> 56);
     switch (type) {
       case TensorType::f32: {
         const float value = random_float(random, random.below(4) ? Kind::plain : Kind::mixed);
         std::memcpy(row, &value, 4);
         break;
       }
-      case TensorType::f16: store_scale(row); break;
+      case TensorType::f16:
+        store_scale(row);
+        break;
       case TensorType::bf16: {
         const float value = random_float(random, random.below(4) ? Kind::plain : Kind::mixed);
         std::memcpy(row, reinterpret_cast<const std::byte*>(&value) + 2, 2);
@@ -95,8 +104,12 @@ inline void random_weight_row(Random& random, TensorType type, std::byte* row, i
       }
       case TensorType::q4_0:
       case TensorType::q5_0:
-      case TensorType::q8_0: store_scale(row); break;
-      case TensorType::q6_k: store_scale(row + 208); break;
+      case TensorType::q8_0:
+        store_scale(row);
+        break;
+      case TensorType::q6_k:
+        store_scale(row + 208);
+        break;
       default:
         store_scale(row);
         store_scale(row + 2);

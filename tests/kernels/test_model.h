@@ -1,5 +1,6 @@
 // A small random transformer as an op graph, and the state of a sequence, for backend tests. Shaped
-// like llama (adjacent pairs, silu) or like gemma3 (halves, head norms, gelu, sliding windows, caps).
+// like llama (adjacent pairs, silu) or like gemma3 (halves, head norms, gelu, sliding windows,
+// caps).
 #pragma once
 
 #include <deque>
@@ -14,11 +15,11 @@ namespace lockstep::kernels::test {
 
 struct ModelShape {
   int64_t n_vocab = 97, n_embd = 256, n_ff = 512, n_layer = 2;
-  int64_t n_head = 4, n_head_kv = 2, head_dim = 32;
-  TensorType type = TensorType::q4_0;        // of the blocks
-  TensorType head_type = TensorType::q8_0;   // of embedding and output
+  int64_t n_head = 4, n_head_kv = 2, head_dim = 64;
+  TensorType type = TensorType::q4_0;       // of the blocks
+  TensorType head_type = TensorType::q8_0;  // of embedding and output
   bool gemma = false;
-  int64_t window = 0;                        // of even layers
+  int64_t window = 0;  // of even layers
   float softcap = 0.0f;
   bool bias = false;
   RopeSpec rope;
@@ -31,6 +32,19 @@ class TestModel {
 
   const Graph& graph() const { return graph_; }
   const ModelShape& shape() const { return shape_; }
+  // Flips the top bit of one code (float types: of the fraction) of some weight that all rows pass.
+  void flip_a_code_bit(uint64_t seed) {
+    Random random(seed);
+    OwnedWeight& w = weights_[static_cast<size_t>(random.between(1, 3))];  // q, k, v of layer 0
+    const gguf::TypeInfo& info = gguf::type_info(w.weight.type);
+    const int64_t n = random.below(w.weight.n_out),
+                  block = random.below(w.weight.row_bytes / info.block_bytes);
+    // The last byte of a block is a code in every type but Q6_K, whose first is.
+    const int64_t byte = w.weight.type == TensorType::q6_k ? 0 : info.block_bytes - 1;
+    const int bit = info.block_elements == 1 ? 6 - 4 * (info.block_bytes == 4) : 7;
+    w.bytes[static_cast<size_t>(n * w.weight.row_bytes + block * info.block_bytes + byte)] ^=
+        std::byte{1} << bit;
+  }
 
  private:
   Slot slot(const std::string& name, int64_t width) {
@@ -57,22 +71,29 @@ class TestModel {
           std::memcpy(at, &value, 4);
           break;
         }
-        case TensorType::f16: store(at, u * 0.08f); break;
+        case TensorType::f16:
+          store(at, u * 0.08f);
+          break;
         case TensorType::bf16: {
           const float value = u * 0.08f;
           std::memcpy(at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
           break;
         }
-        case TensorType::q6_k: store(at + 208, u * 2e-5f); break;
+        case TensorType::q6_k:
+          store(at + 208, u * 2e-5f);
+          break;
         case TensorType::q4_k:
         case TensorType::q5_k:
           store(at, u * 1e-4f);
           store(at + 2, random_.uniform() * 1e-4f);
           break;
-        case TensorType::q8_0: store(at, u * 1e-3f); break;
+        case TensorType::q8_0:
+          store(at, u * 1e-3f);
+          break;
         default:
           store(at, u * 8e-3f);
-          if (type == TensorType::q4_1 || type == TensorType::q5_1) store(at + 2, random_.uniform() * 0.02f);
+          if (type == TensorType::q4_1 || type == TensorType::q5_1)
+            store(at + 2, random_.uniform() * 0.02f);
       }
     }
     return &owned.weight;
@@ -82,7 +103,9 @@ class TestModel {
     for (float& x : vectors_.back()) x = 1.0f + 0.1f * x;
     return vectors_.back().data();
   }
-  void add(OpArgs args, int layer, const char* name) { graph_.ops.push_back({std::move(args), layer, name}); }
+  void add(OpArgs args, int layer, const char* name) {
+    graph_.ops.push_back({std::move(args), layer, name});
+  }
 
   void build() {
     const ModelShape& s = shape_;
@@ -114,15 +137,18 @@ class TestModel {
       add(op::Attention{q, attn, s.n_head, s.head_dim, 0.17677669f, s.softcap,
                         layer % 2 == 0 ? s.window : 0},
           layer, "attention");
-      add(op::Linear{attn, {{weight(s.type, q_width, s.n_embd), nullptr, branch}}}, layer, "attn_out");
+      add(op::Linear{attn, {{weight(s.type, q_width, s.n_embd), nullptr, branch}}}, layer,
+          "attn_out");
       add(op::Add{h, branch, h}, layer, "attn_add");
       add(op::RmsNorm{h, x, vector(s.n_embd), s.n_embd, eps}, layer, "ffn_norm");
       add(op::Linear{x,
                      {{weight(s.type, s.n_embd, s.n_ff), nullptr, gate},
                       {weight(s.type, s.n_embd, s.n_ff), nullptr, up}}},
           layer, "ffn_in");
-      add(op::GatedAct{gate, up, gate, s.gemma ? Activation::gelu_tanh : Activation::silu}, layer, "ffn_act");
-      add(op::Linear{gate, {{weight(s.type, s.n_ff, s.n_embd), nullptr, branch}}}, layer, "ffn_out");
+      add(op::GatedAct{gate, up, gate, s.gemma ? Activation::gelu_tanh : Activation::silu}, layer,
+          "ffn_act");
+      add(op::Linear{gate, {{weight(s.type, s.n_ff, s.n_embd), nullptr, branch}}}, layer,
+          "ffn_out");
       add(op::Add{h, branch, h}, layer, "ffn_add");
     }
     add(op::SelectRows{h, last}, -1, "select");

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Everything, from a bare clone: installs what is missing, builds, runs the tests. About twenty
+# minutes on two cores.
+#
+#   scripts/test.sh          what CI runs
+#   scripts/test.sh --full   the long forms: whole ranges, ten minutes a fuzz target, the whole proof
+#   scripts/test.sh --soak   random configurations and seeds until Ctrl-C; goes on where it stopped
+#
+# The last line is "N passed, N failed"; logs are in build/test-logs/.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+full=0 soak=0
+case "${1:-}" in
+  "") ;;
+  --full) full=1 ;;
+  --soak) soak=1 ;;
+  *) echo "usage: scripts/test.sh [--full | --soak]" >&2; exit 2 ;;
+esac
+fuzz_seconds=60
+if [ $full = 1 ]; then
+  export LOCKSTEP_FULL=1
+  fuzz_seconds=600
+fi
+
+logs=build/test-logs
+mkdir -p "$logs"
+passed=0 failed=0
+failures=()
+started=$SECONDS
+
+# step NAME COUNTER COMMAND...: runs it with its output in a log. COUNTER reads how many tests passed
+# and failed from the log; "one" counts the step itself.
+step() {
+  local name=$1 counter=$2 log status=0 begin=$SECONDS p=0 f=0
+  shift 2
+  log=$logs/$name.log
+  "$@" >"$log" 2>&1 || status=$?
+  read -r p f < <("count_$counter" "$log" "$status")
+  # A runner that failed without a failed test has still failed.
+  [ "$status" -ne 0 ] && [ "$f" -eq 0 ] && f=1
+  passed=$((passed + p)) failed=$((failed + f))
+  printf '%-34s %5d passed %3d failed  %4d s\n' "$name" "$p" "$f" $((SECONDS - begin))
+  if [ "$f" -ne 0 ]; then
+    failures+=("$name")
+    tail -n 60 "$log" | sed 's/^/    /'
+  fi
+  [ "$status" -eq 0 ]
+}
+
+count_none() { echo 0 0; }
+count_one() { [ "$2" -eq 0 ] && echo 1 0 || echo 0 1; }
+count_ctest() {
+  local summary total bad
+  summary=$(grep -oE '[0-9]+ tests failed out of [0-9]+' "$1" | tail -n 1)
+  [ -n "$summary" ] || { echo 0 0; return; }
+  bad=${summary%% *} total=${summary##* }
+  echo $((total - bad)) "$bad"
+}
+count_unittest() {
+  local total bad
+  total=$(grep -oE '^Ran [0-9]+ test' "$1" | grep -oE '[0-9]+' | paste -sd+ | bc)
+  bad=$(grep -oE '(failures|errors)=[0-9]+' "$1" | grep -oE '[0-9]+' | paste -sd+ | bc)
+  echo $((${total:-0} - ${bad:-0})) "${bad:-0}"
+}
+
+# Targets of a build whose ctest names match (a GoogleTest binary and its test have one name).
+labelled() { ctest --test-dir "$1" -N "${@:2}" | grep -oE 'Test +#[0-9]+: .*' | sed 's/.*: //'; }
+
+build() {   # PRESET [TARGET...]
+  local preset=$1
+  shift
+  cmake --preset "$preset" && cmake --build "build/$preset" -j "$jobs" ${1:+--target "$@"}
+}
+
+sanitized() {   # PRESET CTEST-SELECTION...
+  local preset=$1 targets
+  shift
+  cmake --preset "$preset"
+  mapfile -t targets < <(labelled "build/$preset" "$@")
+  [ ${#targets[@]} -gt 0 ] || { echo "no test is selected by $*"; return 1; }
+  cmake --build "build/$preset" -j "$jobs" --target "${targets[@]}"
+  ctest --test-dir "build/$preset" --output-on-failure -j "$jobs" "$@"
+}
+
+python_tests() {   # DIRECTORY
+  local venv=$PWD/build/venv-test
+  (cd "$1" && "$venv/bin/python" -m unittest discover -v -p 'test_*.py')
+}
+
+fuzz() {   # BINARY
+  local name corpus=build/fuzz-corpus seeds
+  name=$(basename "$1")
+  mkdir -p "$corpus/$name"
+  seeds=tests/fuzz/corpus/${name#fuzz_}
+  [ -d "$seeds" ] || seeds=
+  "$1" -max_total_time="$fuzz_seconds" -rss_limit_mb=4096 -print_final_stats=1 "$corpus/$name" $seeds
+}
+
+say "packages"
+install_packages "${ENGINE_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+say "models"
+scripts/fetch_models.sh
+make_venv build/venv-test tests/*/requirements.txt
+
+say "build (release)"
+step build-release none build release || { tail -n 40 "$logs/build-release.log"; echo "0 passed, 1 failed"; exit 1; }
+
+export LOCKSTEP_BIN=$PWD/build/release/lockstep
+export LOCKSTEP_MODELS=$PWD/models
+export LOCKSTEP_BUILD=$PWD/build/release
+
+if [ $soak = 1 ]; then exec scripts/soak.sh; fi
+
+say "tests"
+step ctest ctest ctest --test-dir build/release --output-on-failure -j "$jobs" || true
+for directory in $(grep -lE '^import unittest|^from unittest' tests/*/test_*.py | xargs -r -n 1 dirname | sort -u); do
+  step "python-$(basename "$directory")" unittest python_tests "$directory" || true
+done
+
+if [ $full = 1 ]; then
+  say "the whole proof"
+  for model in models/*.gguf; do
+    step "prove-$(basename "$model" .gguf)" one "$LOCKSTEP_BIN" prove -m "$model" || true
+  done
+fi
+
+say "sanitizers"
+step asan ctest sanitized asan -L unit -LE "control|slow" || true
+step tsan ctest sanitized tsan -L threads || true
+
+say "fuzzing ($fuzz_seconds s each)"
+step build-fuzz none build fuzz || true
+for binary in build/fuzz/tests/fuzz/fuzz_*; do
+  [ -x "$binary" ] && [ -f "$binary" ] || continue
+  step "$(basename "$binary")" one fuzz "$binary" || true
+  grep -hE '^(stat::number_of_executed_units|past)' "$logs/$(basename "$binary").log" | sed 's/^/    /' || true
+done
+
+[ ${#failures[@]} -eq 0 ] || printf '\nfailed: %s\n' "${failures[*]}"
+printf '\n%d s\n%d passed, %d failed\n' $((SECONDS - started)) "$passed" "$failed"
+[ "$failed" -eq 0 ]
