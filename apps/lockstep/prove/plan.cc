@@ -105,8 +105,12 @@ class Planner {
     return [of, right, seed, n_vocab](const Trace& plain) {
       std::vector<int32_t> recorded = of.prompt;
       for (const auto& [position, token] : plain.tokens) recorded.push_back(token);
-      return std::make_shared<draft::ReplaySource>(draft::ReplayOptions{
-          .recording = std::move(recorded), .rates = {right}, .seed = seed, .n_vocab = n_vocab});
+      draft::ReplayOptions options;
+      options.recording = std::move(recorded);
+      options.rates = {right};
+      options.seed = seed;
+      options.n_vocab = n_vocab;
+      return std::make_shared<draft::ReplaySource>(options);
     };
   }
   SourceMaker drafter(std::shared_ptr<const model::Model> model) const {
@@ -150,7 +154,7 @@ class Planner {
   }
 
   void drafts() {
-    const Needs both{.accepted = true, .rejected = true};
+    const Needs both = Needs().accept().reject();
     for (const int depth : depths({4, 15})) {
       draft_line("ngram", depth, both, false, [](const Case&) -> SourceMaker {
         return [](const Trace&) { return std::make_shared<draft::NgramSource>(); };
@@ -162,19 +166,18 @@ class Planner {
       });
     }
     for (const int depth : depths({1, 2, 3, 7, 15})) {
-      draft_line("replay", depth, both, true,
-                 [this](const Case& of) { return replay(of, 0.7); });
+      draft_line("replay", depth, both, true, [this](const Case& of) { return replay(of, 0.7); });
     }
     // The target drafting for itself is right where sampling allows it; a stranger with the same
     // vocabulary is wrong.
     const auto self = in_.drafter ? in_.drafter : prover_.shared_model();
     for (const int depth : depths({3})) {
-      draft_line(in_.drafter ? "model (-md)" : "model (itself)", depth, {.accepted = true}, true,
+      draft_line(in_.drafter ? "model (-md)" : "model (itself)", depth, Needs().accept(), true,
                  [this, self](const Case&) { return drafter(self); });
     }
     if (!in_.wrong_drafter) return;
     for (const int depth : depths({5})) {
-      draft_line("model (random)", depth, {.rejected = true}, true,
+      draft_line("model (random)", depth, Needs().reject(), true,
                  [this](const Case&) { return drafter(in_.wrong_drafter); });
     }
   }
@@ -189,7 +192,7 @@ class Planner {
       widths.insert(widths.end(), {31, 32, 33, 63, 64});
     }
     for (const int64_t width : widths) {
-      add(fmt::format("width {}", width), {.widths = {width}},
+      add(fmt::format("width {}", width), Needs().width(width),
           [this, width](Prover& prover, Line& line) { teach(prover, line, width); });
     }
   }
@@ -243,7 +246,7 @@ class Planner {
       try {
         backend = kernels::make_cpu_backend(isa, prover_.backend()->info().threads);
       } catch (const Error&) {
-        continue;   // this CPU lacks it
+        continue;  // this CPU lacks it
       }
       add(fmt::format("isa {}", isa), {}, [this, backend](Prover& prover, Line& line) {
         How h = how(4);
@@ -267,7 +270,7 @@ class Planner {
   }
 
   void prefixes() {
-    add("prefix: the same prompt again", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("prefix: the same prompt again", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
       const auto session = prover.new_session(of, prover.backend());
       Trace first, second;
@@ -276,7 +279,7 @@ class Planner {
       prover.judge(line, of, first);
       prover.judge(line, of, second);
     });
-    add("prefix: shared with another prompt", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("prefix: shared with another prompt", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
       // Half of this prompt, then something else.
       std::vector<int32_t> other(of.prompt.begin(),
@@ -303,7 +306,7 @@ class Planner {
   }
 
   void truncation() {
-    add("truncated after drafts", {.rejected = true, .reused = true},
+    add("truncated after drafts", Needs().reject().reuse(),
         [this](Prover& prover, Line& line) {
           const Case of = repetitive("T=1.5", hot_);
           How h = how(8);
@@ -318,7 +321,7 @@ class Planner {
           prover.judge(line, of, before);
           prover.judge(line, of, after);
         });
-    add("snapshot, another text, restored", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("snapshot, another text, restored", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
       const auto session = prover.new_session(of, prover.backend());
       Trace before, after;
@@ -344,7 +347,7 @@ class Planner {
     const std::pair<std::string, const sample::Parameters*> kinds[] = {
         {"T=0.8", &usual_}, {"T=0.8 penalties", &penalised_}, {"T=1.5", &hot_}};
     for (const auto& [name, parameters] : kinds) {
-      add(fmt::format("sampling {} with drafts", name), {.accepted = true, .rejected = true},
+      add(fmt::format("sampling {} with drafts", name), Needs().accept().reject(),
           [this, name = name, parameters = parameters](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, name, *parameters);
             How h = how(tokens());
@@ -365,7 +368,7 @@ class Planner {
       if (k == in_.k_type && v == in_.v_type) continue;
       if (!fits(k) || !fits(v)) continue;
       add(fmt::format("KV {}/{} with drafts", kernels::kv_type_name(k), kernels::kv_type_name(v)),
-          {.accepted = true, .rejected = true, .widths = {7}},
+          Needs().accept().reject().width(7),
           [this, k = k, v = v](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, "T=0.8", usual_, k, v);
             How h = how(in_.quick ? 8 : tokens());
@@ -384,7 +387,7 @@ class Planner {
 
   // Nothing of what must not matter as in the plain run.
   void together() {
-    add("all at once", {.accepted = true, .rejected = true}, [this](Prover& prover, Line& line) {
+    add("all at once", Needs().accept().reject(), [this](Prover& prover, Line& line) {
       const Case of = make_case("code", in_.code, "T=0.8 penalties", penalised_);
       How h = how(tokens());
       h.backend = kernels::make_cpu_backend(prover.backend()->info().isa, 3);
@@ -408,14 +411,14 @@ class Planner {
     prompt.resize(kLong);
     const Case of = make_case("long", prompt, "T=0.8", usual_);
     for (const int64_t chunk : {100, 512}) {
-      add(fmt::format("long prompt in chunks of {}", chunk), {.widths = {chunk}},
+      add(fmt::format("long prompt in chunks of {}", chunk), Needs().width(chunk),
           [this, of, chunk](Prover& prover, Line& line) {
             How h = how(4);
             h.chunk = chunk;
             run_fresh(prover, line, of, h);
           });
     }
-    add("long prompt, drafts, cut, again", {.accepted = true, .rejected = true, .reused = true},
+    add("long prompt, drafts, cut, again", Needs().accept().reject().reuse(),
         [this, of](Prover& prover, Line& line) {
           How h = how(tokens());
           h.source = replay(of, 0.6);
