@@ -119,7 +119,7 @@ Stopped stop_run(StopStrings filter, std::string_view a, std::string_view b) {
 }
 
 void every_split(std::string_view text, uint8_t flags) {
-  text = text.substr(0, 200);
+  text = text.substr(0, 100);
   std::vector<std::string> stops;
   for (size_t i = 0; i < 3 && !text.empty(); ++i) {
     const size_t at = (flags * 7u + i * 31u) % text.size();
@@ -164,9 +164,9 @@ class Reader {
 void hostile_vocabulary(Reader input, uint8_t flags) {
   const char* kinds[] = {"gpt2", "llama", "gemma4"};
   const char* pres[] = {"", "gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35"};
-  SyntheticVocabulary v = flags % 3 == 0   ? SyntheticVocabulary::byte_bpe("gpt-2")
-                          : flags % 3 == 1 ? SyntheticVocabulary::spm(true)
-                                           : SyntheticVocabulary::raw_bpe();
+  static const SyntheticVocabulary bases[] = {
+      SyntheticVocabulary::byte_bpe("gpt-2"), SyntheticVocabulary::spm(true), SyntheticVocabulary::raw_bpe()};
+  SyntheticVocabulary v = bases[flags % 3];   // its views point into the one that stays
   VocabularySource& source = v.source();
   source.file = "fuzz";
   const uint8_t head = input.byte();
