@@ -68,13 +68,13 @@ std::string line_text(const Line& line) {
   } else if (!line.unexercised.empty()) {
     verdict = "NOT EXERCISED: " + line.unexercised;
   }
-  return fmt::format("{:<34} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}  {}  {}\n", line.name,
+  return fmt::format("{:<36} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}  {}  {}\n", line.name,
                      line.proposed, line.accepted, line.proposed - line.accepted, line.pages_reused,
                      line.tokens, line.rows, line.states, verdict, widths_text(line.widths));
 }
 
 const char kHeader[] =
-    "configuration                       prop   acc   rej pages   tok  rows    kv  result     "
+    "configuration                         prop   acc   rej pages   tok  rows    kv  result     "
     "widths run (rows of a pass x passes)\n";
 
 std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, std::string_view text) {
@@ -98,9 +98,11 @@ PlanInputs make_inputs(const ProveOptions& options, const model::Model& model) {
         prompt_ids(tokenizer, options.prompt ? *options.prompt : read_text_file(*options.file));
   }
   if (options.drafter) inputs.drafter = open_drafter(*options.drafter, tokenizer);
-  // As many ids, weights of its own. Only ids matter here, so the words behind them need not agree.
-  inputs.wrong_drafter = model::Model::load(synth::make_in_memory(synth::parse_synth(fmt::format(
-      "llama-tiny,vocab={},seed={}", std::max<int64_t>(256, model.graph().n_vocab), inputs.seed))));
+  // As many ids, weights of its own (a seed that a synthetic target hardly has). Only ids matter
+  // here, so the words behind them need not agree.
+  inputs.wrong_drafter = model::Model::load(synth::make_in_memory(synth::parse_synth(
+      fmt::format("llama-tiny,vocab={},seed={}", std::max<int64_t>(256, model.graph().n_vocab),
+                  inputs.seed + 1000003))));
   return inputs;
 }
 
