@@ -42,11 +42,11 @@ struct DraftOptions {
 };
 
 struct Answer {
-  std::string text;            // as printed: whole characters, cut before a stop string
-  std::vector<int32_t> ids;    // generated, an end token and those a stop string cut included
+  std::string text;          // as printed: whole characters, cut before a stop string
+  std::vector<int32_t> ids;  // generated, an end token and those a stop string cut included
   decode::Finish finish = decode::Finish::none;
-  std::string stop;            // the stop string that ended it, "" if none did
-  std::string finish_name() const;   // as decode::finish_name; "stop" at a stop string too
+  std::string stop;                 // the stop string that ended it, "" if none did
+  std::string finish_name() const;  // as decode::finish_name; "stop" at a stop string too
 };
 
 struct AnswerOptions {
@@ -62,6 +62,6 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
 
 // The figures of the session's last generation, on standard error.
 void print_closing_line(const decode::Session& session);
-std::string engine_name();   // "lockstep 0.1.0"
+std::string engine_name();  // "lockstep 0.1.0"
 
 }  // namespace lockstep::app
