@@ -17,9 +17,11 @@ namespace {
 using Json = text::ChatTemplate::Json;
 
 std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);   // a signal handler sets it
+static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler sets it
 
-void on_interrupt(int) { interrupted = true; }
+void on_interrupt(int) {
+  interrupted = true;
+}
 
 // While it lives, Ctrl-C sets `interrupted` and wakes a read.
 class InterruptHandler {
@@ -27,7 +29,7 @@ class InterruptHandler {
   InterruptHandler() {
     struct sigaction action {};
     action.sa_handler = on_interrupt;
-    ::sigemptyset(&action.sa_mask);   // no SA_RESTART: the read of a line has to return
+    ::sigemptyset(&action.sa_mask);  // no SA_RESTART: the read of a line has to return
     ::sigaction(SIGINT, &action, &old_);
   }
   ~InterruptHandler() { ::sigaction(SIGINT, &old_, nullptr); }
@@ -97,6 +99,7 @@ std::optional<Answer> chat_loop(decode::Session& session, const model::Model& mo
   std::optional<Answer> last;
   while (true) {
     if (!next) {
+      interrupted = false;
       if (prompting) print("> ");
       next = lines.turn();
       if (!next) break;
@@ -109,9 +112,17 @@ std::optional<Answer> chat_loop(decode::Session& session, const model::Model& mo
     }
     if (turn.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", text::well_formed_utf8(turn)}});
-    const std::vector<int32_t> ids = text::encode_chat(tokenizer, chat.render(messages, true));
     interrupted = false;
-    last = answer(session, tokenizer, ids, answer_options);
+    try {
+      const std::vector<int32_t> ids = text::encode_chat(tokenizer, chat.render(messages, true));
+      last = answer(session, tokenizer, ids, answer_options);
+    } catch (const Error& error) {
+      // A turn that does not fit ends the turn, where someone can type another.
+      if (!prompting || error.code() != ExitCode::bad_use) throw;
+      note(error.what());
+      messages.erase(messages.size() - 1);
+      continue;
+    }
     if (!options.json) print("\n");
     print_closing_line(session);
     messages.push_back({{"role", "assistant"}, {"content", last->text}});

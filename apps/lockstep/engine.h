@@ -13,6 +13,7 @@
 #include "model/model.h"
 #include "output.h"
 #include "state/kv_cache.h"
+#include "text/tokenizer.h"
 
 namespace lockstep::app {
 
@@ -32,6 +33,11 @@ struct EngineOptions {
 // The file of -m, or the model that a synth: source describes. Errors name the source.
 gguf::File open_source(std::string_view flag, const std::optional<std::string>& source);
 std::shared_ptr<const model::Model> open_model(const EngineOptions& options);
+
+// The draft model of -md. Throws Error(bad_use), naming the first difference, when its vocabulary
+// is not the target's.
+std::shared_ptr<const model::Model> open_drafter(const std::string& source,
+                                                 const text::Tokenizer& target);
 
 int default_threads();
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options);

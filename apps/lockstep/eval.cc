@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "cli.h"
+#include "decode/session.h"
 #include "engine.h"
 #include "kernels/types.h"
 #include "output.h"
 #include "sample/sampler.h"
-#include "teacher.h"
 #include "text/tokenizer.h"
 
 namespace lockstep::app {
@@ -25,8 +25,8 @@ struct EvalOptions {
 
 struct Sequence {
   std::vector<int32_t> ids;
-  std::vector<double> logprobs;                          // [t]: of ids[t + 1]
-  std::vector<std::vector<sample::TokenLogprob>> top;    // [t], when asked for
+  std::vector<double> logprobs;                        // [t]: of ids[t + 1]
+  std::vector<std::vector<sample::TokenLogprob>> top;  // [t], when asked for
 };
 
 // One position of a saved result: its most probable tokens there.
@@ -49,7 +49,8 @@ std::vector<Sequence> read_ids(const std::string& file, int64_t n_vocab) {
   if (!json.is_array()) bad_file(file, "not a list of lists of token ids");
   std::vector<Sequence> sequences;
   for (size_t i = 0; i < json.size(); ++i) {
-    if (!json[i].is_array()) bad_file(file, fmt::format("element {} is not a list of token ids", i));
+    if (!json[i].is_array())
+      bad_file(file, fmt::format("element {} is not a list of token ids", i));
     Sequence& sequence = sequences.emplace_back();
     for (const Json& id : json[i]) {
       if (!id.is_number_integer() || id < 0 || id >= n_vocab) {
@@ -139,7 +140,14 @@ double divergence(const SavedTop& saved, std::span<const float> row, const std::
 
 struct Comparison {
   double sum = 0, greatest = 0;
-  int64_t positions = 0, same_first = 0;
+  int64_t same_first = 0;
+
+  void add(const SavedTop& saved, std::span<const float> row, const std::string& file) {
+    const double kl = divergence(saved, row, file);
+    sum += kl;
+    greatest = std::max(greatest, kl);
+    same_first += !saved.empty() && saved[0].id == sample::top_logprobs(row, 1)[0].id;
+  }
 };
 
 Json sequence_json(const Sequence& sequence, bool with_top) {
@@ -185,36 +193,31 @@ ExitCode eval(const EvalOptions& options) {
   Progress progress;
   Comparison comparison;
   double sum = 0;
-  Teacher teacher(model, backend, k_type, v_type, context);
+  decode::SessionOptions session_options;
+  session_options.context = context;
+  session_options.k_type = k_type;
+  session_options.v_type = v_type;
+  session_options.chunk = options.engine.chunk.value_or(64);
+  decode::Session session(model, backend, session_options);
   for (size_t i = 0; i < sequences.size(); ++i) {
     Sequence& sequence = sequences[i];
-    teacher.reset();
+    const auto on_row = [&](int64_t position, std::span<const float> row) {
+      const auto t = static_cast<size_t>(position);
+      const double logprob = sample::logprob_of(row, sequence.ids[t]);
+      sequence.logprobs.push_back(logprob);
+      sum += logprob;
+      if (options.top) {
+        sequence.top.push_back(sample::top_logprobs(row, static_cast<int>(*options.top)));
+      }
+      if (!saved.empty()) comparison.add(saved[i][t - 1], row, *options.kl_file);
+      if (++done % 64 == 0) progress.show(fmt::format("{}/{} positions", done, total));
+    };
     // The last id predicts nothing that is known.
-    const auto inputs = std::span<const int32_t>(sequence.ids).first(sequence.ids.size() - 1);
-    teacher.run(inputs, options.engine.chunk.value_or(64),
-                [&](int64_t position, std::span<const float> row) {
-                  const double logprob =
-                      sample::logprob_of(row, sequence.ids[static_cast<size_t>(position)]);
-                  sequence.logprobs.push_back(logprob);
-                  sum += logprob;
-                  if (options.top) {
-                    sequence.top.push_back(
-                        sample::top_logprobs(row, static_cast<int>(*options.top)));
-                  }
-                  if (!saved.empty()) {
-                    const SavedTop& top = saved[i][static_cast<size_t>(position - 1)];
-                    const double kl = divergence(top, row, *options.kl_file);
-                    comparison.sum += kl;
-                    comparison.greatest = std::max(comparison.greatest, kl);
-                    ++comparison.positions;
-                    comparison.same_first +=
-                        !top.empty() && top[0].id == sample::top_logprobs(row, 1)[0].id;
-                  }
-                  ++done;
-                },
-                [&](int64_t, const state::KvCache&) {
-                  progress.show(fmt::format("{}/{} positions", done, total));
-                });
+    session.evaluate(std::span(sequence.ids).first(sequence.ids.size() - 1), on_row);
+    if (session.finish() == decode::Finish::fault) {
+      throw Error(ExitCode::check_failed,
+                  fmt::format("{}, list {}: {}", model->file().name(), i, session.fault()));
+    }
   }
   progress.clear();
 
@@ -243,12 +246,13 @@ ExitCode eval(const EvalOptions& options) {
     print_json(out);
     return ExitCode::ok;
   }
-  std::string out = fmt::format("{} positions in {} sequence{}: mean log-probability {:.6f}, perplexity {:.4f}\n",
-                                total, sequences.size(), sequences.size() == 1 ? "" : "s", mean,
-                                perplexity);
+  std::string out =
+      fmt::format("{} positions in {} sequence{}: mean log-probability {:.6f}, perplexity {:.4f}\n",
+                  total, sequences.size(), sequences.size() == 1 ? "" : "s", mean, perplexity);
   if (options.kl_file) {
     out += fmt::format(
-        "against {}: mean KL {:.6f}, greatest {:.6f} (over its listed tokens and one bucket for the "
+        "against {}: mean KL {:.6f}, greatest {:.6f} (over its listed tokens and one bucket for "
+        "the "
         "rest), same first token {:.2f} %\n",
         escape(*options.kl_file), comparison.sum / static_cast<double>(total), comparison.greatest,
         100.0 * static_cast<double>(comparison.same_first) / static_cast<double>(total));
@@ -272,7 +276,8 @@ Runner set_up_eval(Flags& flags) {
   flags.toggle("--json", options->json);
   flags.describe(
       "Gives the log-probability of every token of a text or of lists of ids, and the perplexity. "
-      "--kl compares with a saved result: KL(saved || this run) over the saved list of each position "
+      "--kl compares with a saved result: KL(saved || this run) over the saved list of each "
+      "position "
       "and one bucket for all other tokens.",
       "lockstep eval -m model.gguf -f text.txt --json --top 20 > saved.json");
   return [options] { return eval(*options); };

@@ -79,8 +79,7 @@ constexpr Flag kFlags[] = {
     {"-md --model-draft --spec-draft-model", "FILE", "LLAMA_ARG_SPEC_DRAFT_MODEL", kUsed, "run prove",
      "a small model of the same vocabulary that drafts"},
     {"--spec-type", "LIST", "LLAMA_ARG_SPEC_TYPE", kUsed, "run",
-     "draft sources by priority: ngram, suffix, model, none; chain:a+b lets b extend a's draft "
-     "(default: model with -md, else none)"},
+     "draft sources by priority: ngram, suffix, model, none (default: model with -md, else none)"},
     {"--spec-draft-n-max", "N", "LLAMA_ARG_SPEC_DRAFT_N_MAX", kUsed, "run",
      "tokens drafted at most in a step (default: 3)"},
     {"--spec-draft-n-min", "N", "LLAMA_ARG_SPEC_DRAFT_N_MIN", kUsed, "run",

@@ -36,21 +36,23 @@ struct DraftOptions {
 
   void bind(Flags& flags);
   // Null for plain decoding.
-  std::shared_ptr<draft::Source> open(std::shared_ptr<const model::Model> target,
+  std::shared_ptr<draft::Source> open(const model::Model& target, const text::Tokenizer& tokenizer,
                                       std::shared_ptr<kernels::Backend> backend) const;
   decode::DepthPolicy depth() const;
 };
 
 struct Answer {
-  std::string text;            // as printed: whole characters, cut before a stop string
-  std::vector<int32_t> ids;    // generated, an end token and those a stop string cut included
+  std::string text;          // as printed: whole characters, cut before a stop string
+  std::vector<int32_t> ids;  // generated, an end token and those a stop string cut included
   decode::Finish finish = decode::Finish::none;
-  std::string stop;            // the stop string that ended it, "" if none did
+  std::string stop;                 // the stop string that ended it, "" if none did
+  std::string finish_name() const;  // as decode::finish_name; "stop" at a stop string too
 };
 
 struct AnswerOptions {
   std::vector<std::string> stops;
   bool special = false;                            // print special tokens too
+  std::string heading;                             // printed before, once the prompt is accepted
   std::function<void(std::string_view)> print;     // text as it comes
   const std::atomic<bool>* interrupted = nullptr;  // set by Ctrl-C
 };
@@ -58,5 +60,9 @@ struct AnswerOptions {
 // Lets the session go on from `history` to its end.
 Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
               const std::vector<int32_t>& history, const AnswerOptions& options);
+
+// The figures of the session's last generation, on standard error.
+void print_closing_line(const decode::Session& session);
+std::string engine_name();  // "lockstep 0.1.0"
 
 }  // namespace lockstep::app

@@ -17,12 +17,12 @@ namespace lockstep::app {
 namespace {
 
 constexpr Command kCommands[] = {
-    //{"run", "complete a prompt, or chat", set_up_run},
-    //{"prove", "show that drafts, widths, threads and chunks change no bit", set_up_prove},
+    {"run", "complete a prompt, or chat", set_up_run},
+    {"prove", "show that drafts, widths, threads and chunks change no bit", set_up_prove},
     {"eval", "log-probabilities and perplexity of a text", set_up_eval},
     {"inspect", "what is in a model file, and what a token costs", set_up_inspect},
     {"tokenize", "text to token ids", set_up_tokenize},
-    //{"synth", "write a model with random weights", set_up_synth},
+    {"synth", "write a model with random weights", set_up_synth},
     {"flags", "the table of all flags, as Markdown", set_up_flags},
 };
 

@@ -83,12 +83,4 @@ std::string for_terminal(std::string_view text) {
   return out;
 }
 
-std::string valid_utf8(std::string_view text) {
-  // nlohmann's "replace" handler does exactly this while it serialises; a round trip keeps one
-  // definition of what a bad byte is.
-  const std::string quoted =
-      Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Json::parse(quoted).get<std::string>();
-}
-
 }  // namespace lockstep::app

@@ -40,7 +40,4 @@ bool stdout_is_terminal();
 // that a model cannot move the cursor or set the title.
 std::string for_terminal(std::string_view text);
 
-// Text that may hold bytes that are not UTF-8, for JSON: each bad byte as U+FFFD.
-std::string valid_utf8(std::string_view text);
-
 }  // namespace lockstep::app

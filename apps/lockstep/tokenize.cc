@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "output.h"
 #include "text/tokenizer.h"
+#include "text/utf8_stream.h"
 
 namespace lockstep::app {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 struct TokenizeOptions {
   EngineOptions engine;
   std::optional<std::string> prompt, file;
-  bool from_stdin = false, ids = false, no_bos = false, no_parse_special = false, show_count = false;
+  bool from_stdin = false, ids = false, no_bos = false, no_parse_special = false,
+       show_count = false;
   bool escape = false, no_escape = false, json = false;
 };
 
@@ -39,7 +41,7 @@ ExitCode tokenize(const TokenizeOptions& options) {
   if (options.json) {
     Json tokens = Json::array();
     for (const int32_t id : ids) {
-      tokens.push_back({{"id", id}, {"piece", valid_utf8(tokenizer.piece(id, true))}});
+      tokens.push_back({{"id", id}, {"piece", text::well_formed_utf8(tokenizer.piece(id, true))}});
     }
     print_json({{"schema", "lockstep.tokenize/1"},
                 {"tokenizer", tokenizer.description()},
@@ -52,7 +54,8 @@ ExitCode tokenize(const TokenizeOptions& options) {
   if (options.ids) {
     out = fmt::format("[{}]\n", fmt::join(ids, ", "));
   } else {
-    for (const int32_t id : ids) out += fmt::format("{:6} -> '{}'\n", id, tokenizer.piece(id, true));
+    for (const int32_t id : ids)
+      out += fmt::format("{:6} -> '{}'\n", id, tokenizer.piece(id, true));
     if (stdout_is_terminal()) out = for_terminal(out);
   }
   if (options.show_count) out += fmt::format("Total number of tokens: {}\n", ids.size());

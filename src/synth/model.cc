@@ -109,11 +109,11 @@ class Builder {
         [type, seed = spec_.seed, stream = stream_of(name), width = static_cast<float>(spread)](
             std::span<std::byte> out) { fill_weights(type, seed, stream, width, out); });
   }
-  void norm(const std::string& name, int64_t n) {
-    writer_.add_tensor(name, TensorType::f32, {n},
-                       [seed = spec_.seed, stream = stream_of(name)](std::span<std::byte> out) {
-                         fill_norm(seed, stream, out);
-                       });
+  void norm(const std::string& name, int64_t n, double mean = 1.0) {
+    writer_.add_tensor(
+        name, TensorType::f32, {n},
+        [seed = spec_.seed, stream = stream_of(name), value = static_cast<float>(mean)](
+            std::span<std::byte> out) { fill_norm(seed, stream, value, out); });
   }
 
   // Which layers keep attn_v and ffn_down at the better type: the first and last eighth and every
@@ -132,6 +132,10 @@ class Builder {
     const bool gemma = s.architecture == "gemma3";
     const auto spread = [](int64_t n_in) { return 1.0 / std::sqrt(static_cast<double>(n_in)); };
     const double into_stream = gemma ? 1.0 : spread(2 * s.layers);  // gemma3 norms what it adds
+    // Where the output matrix is the embedding table, a token's own row in the stream votes for
+    // that token again; branches of this size keep that to one vote among many.
+    const double branch =
+        std::max(1.0, std::sqrt(static_cast<double>(s.embd) / static_cast<double>(2 * s.layers)));
     const int64_t n_q = s.heads * s.head_dim, n_kv = s.kv_heads * s.head_dim;
 
     matrix("token_embd.weight", s.tied ? s.head_type : s.type, s.embd, s.vocab, spread(s.embd));
@@ -147,12 +151,12 @@ class Builder {
         norm(block + "attn_k_norm.weight", s.head_dim);
       }
       matrix(block + "attn_output.weight", s.type, n_q, s.embd, spread(n_q) * into_stream);
-      if (gemma) norm(block + "post_attention_norm.weight", s.embd);
+      if (gemma) norm(block + "post_attention_norm.weight", s.embd, branch);
       norm(block + "ffn_norm.weight", s.embd);
       matrix(block + "ffn_gate.weight", s.type, s.embd, s.ffn, spread(s.embd));
       matrix(block + "ffn_up.weight", s.type, s.embd, s.ffn, spread(s.embd));
       matrix(block + "ffn_down.weight", better(i), s.ffn, s.embd, spread(s.ffn) * into_stream);
-      if (gemma) norm(block + "post_ffw_norm.weight", s.embd);
+      if (gemma) norm(block + "post_ffw_norm.weight", s.embd, branch);
     }
     norm("output_norm.weight", s.embd);
     if (!s.tied) matrix("output.weight", s.head_type, s.embd, s.vocab, spread(s.embd));

@@ -96,7 +96,7 @@ Vocabulary spm_vocabulary(int64_t n) {
   const auto add_piece = [&](std::string piece) {
     v.add(std::move(piece), kNormal, -static_cast<float>(v.tokens.size()));
   };
-  if (left() > 0) add_piece(space);
+  add_piece(space);
   for (char letter = '!'; letter <= '~' && left() > 0; ++letter) add_piece(std::string(1, letter));
   for_words(left(), space, [&](const Word& word) { add_piece(word.stem + word.letter); });
   return v;
@@ -115,8 +115,9 @@ constexpr const char* kTurns =
 }  // namespace
 
 int64_t min_vocab(Tokenizer tokenizer) {
-  return 256 + static_cast<int64_t>(tokenizer == Tokenizer::bpe ? std::size(kBpeSpecials)
-                                                                : std::size(kSpmSpecials));
+  constexpr auto kBpe = static_cast<int64_t>(256 + std::size(kBpeSpecials));
+  constexpr auto kSpm = static_cast<int64_t>(256 + std::size(kSpmSpecials) + 1);  // and the space
+  return tokenizer == Tokenizer::bpe ? kBpe : kSpm;
 }
 int64_t max_vocab() {
   return 260 + kWords;

@@ -262,9 +262,9 @@ void fill_weights(TensorType type, uint64_t seed, uint64_t stream, float spread,
   }
 }
 
-void fill_norm(uint64_t seed, uint64_t stream, std::span<std::byte> out) {
-  fill_floats(seed, stream, out, [](uint32_t word) {
-    return 1.0f + static_cast<float>(static_cast<int32_t>(word)) * (0x1p-31f * 0.1f);
+void fill_norm(uint64_t seed, uint64_t stream, float mean, std::span<std::byte> out) {
+  fill_floats(seed, stream, out, [mean](uint32_t word) {
+    return mean * (1.0f + static_cast<float>(static_cast<int32_t>(word)) * (0x1p-31f * 0.1f));
   });
 }
 

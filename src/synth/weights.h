@@ -24,7 +24,7 @@ uint64_t stream_of(std::string_view tensor_name);
 void fill_weights(gguf::TensorType type, uint64_t seed, uint64_t stream, float spread,
                   std::span<std::byte> out);
 
-// n binary32 values in 1 ± 0.1: weights of a norm.
-void fill_norm(uint64_t seed, uint64_t stream, std::span<std::byte> out);
+// Binary32 values within 10 % of `mean`: weights of a norm.
+void fill_norm(uint64_t seed, uint64_t stream, float mean, std::span<std::byte> out);
 
 }  // namespace lockstep::synth

@@ -15,7 +15,7 @@ namespace lockstep::kernels::test {
 
 struct ModelShape {
   int64_t n_vocab = 97, n_embd = 256, n_ff = 512, n_layer = 2;
-  int64_t n_head = 4, n_head_kv = 2, head_dim = 32;
+  int64_t n_head = 4, n_head_kv = 2, head_dim = 64;
   TensorType type = TensorType::q4_0;       // of the blocks
   TensorType head_type = TensorType::q8_0;  // of embedding and output
   bool gemma = false;
@@ -32,6 +32,19 @@ class TestModel {
 
   const Graph& graph() const { return graph_; }
   const ModelShape& shape() const { return shape_; }
+  // Flips the top bit of one code (float types: of the fraction) of some weight that all rows pass.
+  void flip_a_code_bit(uint64_t seed) {
+    Random random(seed);
+    OwnedWeight& w = weights_[static_cast<size_t>(random.between(1, 3))];  // q, k, v of layer 0
+    const gguf::TypeInfo& info = gguf::type_info(w.weight.type);
+    const int64_t n = random.below(w.weight.n_out),
+                  block = random.below(w.weight.row_bytes / info.block_bytes);
+    // The last byte of a block is a code in every type but Q6_K, whose first is.
+    const int64_t byte = w.weight.type == TensorType::q6_k ? 0 : info.block_bytes - 1;
+    const int bit = info.block_elements == 1 ? 6 - 4 * (info.block_bytes == 4) : 7;
+    w.bytes[static_cast<size_t>(n * w.weight.row_bytes + block * info.block_bytes + byte)] ^=
+        std::byte{1} << bit;
+  }
 
  private:
   Slot slot(const std::string& name, int64_t width) {

@@ -21,9 +21,17 @@ struct Case {
   const char* sha256;  // of 1024 x 64 weights of spread 1/32, seed 5, stream of "w"
 };
 constexpr Case kCases[] = {
-    {TensorType::f32, ""},  {TensorType::f16, ""},  {TensorType::bf16, ""}, {TensorType::q4_0, ""},
-    {TensorType::q4_1, ""}, {TensorType::q5_0, ""}, {TensorType::q5_1, ""}, {TensorType::q8_0, ""},
-    {TensorType::q4_k, ""}, {TensorType::q5_k, ""}, {TensorType::q6_k, ""},
+    {TensorType::f32, "aaa000c7d979337660cdb0fcea26718170d3bc8b1d649db6d831d2195098bd95"},
+    {TensorType::f16, "cd3ef3b15bd11b17382a2c41026bc66837cabf793d089971f7cf487362903651"},
+    {TensorType::bf16, "23ef2ec5d53e386bc97636c4cf326d046a34652b8e831643d86ff9a7a7b24bf9"},
+    {TensorType::q4_0, "7169a524dd8812f458342eef50aa9468844c5687992876bfb972b3f8e2e6a858"},
+    {TensorType::q4_1, "f7c0deab7a7f86b241266f7a4aeee2df9535bbeaf825a71f7b10bd188ddb3f34"},
+    {TensorType::q5_0, "02407b3d7f076bc40218ebe4e9fa1c179cd593359710581dfa8d680a8062e367"},
+    {TensorType::q5_1, "8b3a1a026a5c59987ab43714390df3e659e01285a1a3a3dcb31dde0acd88f52b"},
+    {TensorType::q8_0, "910b289a2d70c6f8f2636ba3a44794ad9e277263776707fa44a95662f839d543"},
+    {TensorType::q4_k, "a90722d04264e6bca7a9f502baa38cf4f2caadd538aa9b31e611e9516f4586ec"},
+    {TensorType::q5_k, "2fa3927067cfd534818b05759d38fd2ef7d39a6dd0bbc1752a402442fdd23f75"},
+    {TensorType::q6_k, "a298be1fa942d9382a81f2f328aea1d01e880f38857f106819950d25e7d04982"},
 };
 
 constexpr int64_t kRow = 1024, kRows = 64;
@@ -86,7 +94,7 @@ TEST(SynthWeights, WellScaled) {
           row_squares += static_cast<double>(row[i]) * row[i];
           column_sum[i] += row[i];
         }
-        EXPECT_NEAR(std::sqrt(row_squares / kRow) / spread, 1.0, 0.2) << name << " row " << r;
+        EXPECT_NEAR(std::sqrt(row_squares / kRow) / spread, 1.0, 0.35) << name << " row " << r;
         squares += row_squares;
       }
       constexpr double kCount = static_cast<double>(kRow) * kRows;
@@ -116,7 +124,7 @@ TEST(SynthWeights, NoBlockHasAScaleOfZero) {
 
 TEST(SynthWeights, NormsAreNearOne) {
   std::vector<float> norm(1000);
-  fill_norm(1, stream_of("output_norm.weight"), std::as_writable_bytes(std::span(norm)));
+  fill_norm(1, stream_of("output_norm.weight"), 1.0f, std::as_writable_bytes(std::span(norm)));
   double sum = 0;
   for (const float value : norm) {
     EXPECT_GE(value, 0.9f);

@@ -6,8 +6,10 @@
 #include <array>
 
 #include "base/error.h"
-#include "draft/sources.h"
-#include "teacher.h"
+#include "draft/model_source.h"
+#include "draft/ngram.h"
+#include "draft/replay.h"
+#include "draft/suffix.h"
 
 namespace lockstep::app {
 namespace {
@@ -36,6 +38,10 @@ class Planner {
     hot_.top_p = 1;
     hot_.min_p = 0;
     hot_.seed = in_.seed;
+    // The most frequent token so far wins: any model repeats itself.
+    looping_.temperature = 0;
+    looping_.frequency_penalty = -100;
+    looping_.seed = in_.seed;
     penalised_.repeat_penalty = 1.15f;
     penalised_.frequency_penalty = 0.2f;
     penalised_.presence_penalty = 0.1f;
@@ -54,6 +60,7 @@ class Planner {
     sampling();
     kv_types();
     together();
+    if (!in_.quick) long_prompt();
     return std::move(plan_);
   }
 
@@ -98,16 +105,22 @@ class Planner {
   // `right`.
   SourceMaker replay(const Case& of, double right) const {
     const uint64_t seed = in_.seed;
-    const auto n_vocab = static_cast<int32_t>(prover_.model().graph().n_vocab);
+    const int64_t n_vocab = prover_.model().graph().n_vocab;
     return [of, right, seed, n_vocab](const Trace& plain) {
       std::vector<int32_t> recorded = of.prompt;
       for (const auto& [position, token] : plain.tokens) recorded.push_back(token);
-      return draft::make_replay(std::move(recorded), right, seed, n_vocab);
+      draft::ReplayOptions options;
+      options.recording = std::move(recorded);
+      options.rates = {right};
+      options.seed = seed;
+      options.n_vocab = n_vocab;
+      return std::make_shared<draft::ReplaySource>(options);
     };
   }
   SourceMaker drafter(std::shared_ptr<const model::Model> model) const {
-    return [model = std::move(model), backend = prover_.backend()](const Trace&) {
-      return draft::make_model(model, backend);
+    return [model = std::move(model), backend = prover_.backend(),
+            n_vocab = prover_.model().graph().n_vocab](const Trace&) {
+      return std::make_shared<draft::ModelSource>(model, backend, n_vocab);
     };
   }
 
@@ -126,14 +139,22 @@ class Planner {
   }
 
   // One line a depth: over a text that says everything again (where a source that looks back is
-  // right), and over the same text hot (where it is wrong).
-  void draft_line(std::string_view source, int depth, Needs needs, bool full_width,
+  // right), and over the same text hot (where it is wrong). looks_back: over a loop too, since not
+  // every model takes the repetition up.
+  void draft_line(std::string_view source, int depth, Needs needs, bool looks_back,
                   std::function<SourceMaker(const Case&)> make) {
-    if (full_width) needs.widths.push_back(depth + 1);
+    if (!looks_back) needs.width(depth + 1);
     add(fmt::format("draft {} n={}", source, depth), std::move(needs),
-        [this, depth, make = std::move(make)](Prover& prover, Line& line) {
+        [this, depth, looks_back, make = std::move(make)](Prover& prover, Line& line) {
           How h = how(tokens());
           h.depth = depth;
+          if (looks_back) {
+            const Case loop = repetitive("loop", looping_);
+            How few = h;
+            few.tokens = 8;
+            few.source = make(loop);
+            run_kept(prover, line, loop, few);
+          }
           const Case right = repetitive("T=0", greedy_);
           h.source = make(right);
           run_kept(prover, line, right, h);
@@ -145,29 +166,30 @@ class Planner {
   }
 
   void drafts() {
-    const Needs both{.accepted = true, .rejected = true};
+    const Needs both = Needs().accept().reject();
     for (const int depth : depths({4, 15})) {
-      draft_line("ngram", depth, both, false,
-                 [](const Case&) -> SourceMaker { return [](const Trace&) { return draft::make_ngram(); }; });
+      draft_line("ngram", depth, both, true, [](const Case&) -> SourceMaker {
+        return [](const Trace&) { return std::make_shared<draft::NgramSource>(); };
+      });
     }
     for (const int depth : depths({1, 8})) {
-      draft_line("suffix", depth, both, false,
-                 [](const Case&) -> SourceMaker { return [](const Trace&) { return draft::make_suffix(); }; });
+      draft_line("suffix", depth, both, true, [](const Case&) -> SourceMaker {
+        return [](const Trace&) { return std::make_shared<draft::SuffixSource>(); };
+      });
     }
     for (const int depth : depths({1, 2, 3, 7, 15})) {
-      draft_line("replay", depth, both, true,
-                 [this](const Case& of) { return replay(of, 0.7); });
+      draft_line("replay", depth, both, false, [this](const Case& of) { return replay(of, 0.7); });
     }
     // The target drafting for itself is right where sampling allows it; a stranger with the same
     // vocabulary is wrong.
     const auto self = in_.drafter ? in_.drafter : prover_.shared_model();
     for (const int depth : depths({3})) {
-      draft_line(in_.drafter ? "model (-md)" : "model (itself)", depth, {.accepted = true}, true,
+      draft_line(in_.drafter ? "model (-md)" : "model (itself)", depth, Needs().accept(), false,
                  [this, self](const Case&) { return drafter(self); });
     }
     if (!in_.wrong_drafter) return;
     for (const int depth : depths({5})) {
-      draft_line("model (random)", depth, {.rejected = true}, true,
+      draft_line("model (random)", depth, Needs().reject(), false,
                  [this](const Case&) { return drafter(in_.wrong_drafter); });
     }
   }
@@ -182,27 +204,24 @@ class Planner {
       widths.insert(widths.end(), {31, 32, 33, 63, 64});
     }
     for (const int64_t width : widths) {
-      add(fmt::format("width {}", width), {.widths = {width}},
-          [this, width](Prover& prover, Line& line) { teach(prover, line, width, prover.backend()); });
+      add(fmt::format("width {}", width), Needs().width(width),
+          [this, width](Prover& prover, Line& line) { teach(prover, line, width); });
     }
   }
 
-  void teach(Prover& prover, Line& line, int64_t width,
-             const std::shared_ptr<kernels::Backend>& backend) {
+  void teach(Prover& prover, Line& line, int64_t width) {
     const Case of = repetitive("T=0", greedy_);
     if (known_.empty()) {
       known_ = of.prompt;
       const std::vector<int32_t> rest = prover.continuation(of);
       known_.insert(known_.end(), rest.begin(), rest.end());
-      known_.resize(std::min<size_t>(known_.size(), in_.quick ? 66 : 130));
-      run_teacher(prover, 1, prover.backend(), known_plain_, nullptr);
+      run_teacher(prover, 1, known_plain_, nullptr);
     }
     Trace trace;
-    run_teacher(prover, width, backend, trace, &known_plain_);
+    run_teacher(prover, width, trace, &known_plain_);
     const Compared compared = compare(known_plain_, trace);
     line.rows += compared.rows;
     line.states += compared.states;
-    line.tokens += compared.tokens;
     for (const auto& [w, passes] : trace.widths) line.widths[w] += passes;
     if (compared.first) {
       line.first = compared.first;
@@ -210,15 +229,15 @@ class Planner {
     }
   }
 
-  void run_teacher(Prover& prover, int64_t width, const std::shared_ptr<kernels::Backend>& backend,
-                   Trace& trace, const Trace* plain) const {
-    Teacher teacher(prover.shared_model(), backend, in_.k_type, in_.v_type,
-                    static_cast<int64_t>(known_.size()));
+  void run_teacher(Prover& prover, int64_t width, Trace& trace, const Trace* plain) const {
+    const auto session = prover.new_session(repetitive("T=0", greedy_), prover.backend());
     Recorder recorder(trace, plain);
-    teacher.run(
-        known_, width,
-        [&](int64_t position, std::span<const float> row) { recorder.on_logits(position, row); },
-        [&](int64_t rows, const state::KvCache& kv) { recorder.on_pass(rows, kv); });
+    session->set_inspector(&recorder);
+    session->set_chunk(width);
+    session->evaluate(known_, [&](int64_t position, std::span<const float> row) {
+      recorder.on_logits(position, row);
+    });
+    if (session->finish() == decode::Finish::fault) trace.fault = session->fault();
   }
 
   void threads() {
@@ -239,7 +258,7 @@ class Planner {
       try {
         backend = kernels::make_cpu_backend(isa, prover_.backend()->info().threads);
       } catch (const Error&) {
-        continue;   // this CPU lacks it
+        continue;  // this CPU lacks it
       }
       add(fmt::format("isa {}", isa), {}, [this, backend](Prover& prover, Line& line) {
         How h = how(4);
@@ -263,7 +282,7 @@ class Planner {
   }
 
   void prefixes() {
-    add("prefix: the same prompt again", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("prefix: the same prompt again", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
       const auto session = prover.new_session(of, prover.backend());
       Trace first, second;
@@ -272,13 +291,10 @@ class Planner {
       prover.judge(line, of, first);
       prover.judge(line, of, second);
     });
-    add("prefix: shared with another prompt", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("prefix: shared with another prompt", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
-      // Half of this prompt, then something else.
-      std::vector<int32_t> other(of.prompt.begin(),
-                                 of.prompt.begin() + static_cast<ptrdiff_t>(of.prompt.size() / 2));
-      other.insert(other.end(), in_.code.begin(), in_.code.end());
-      const Case before = make_case("half and code", other, "T=0.8", usual_);
+      const std::vector<int32_t> other = branch_of(of.prompt);
+      const Case before = make_case("branch", other, "T=0.8", usual_);
       const auto session = prover.new_session(of, prover.backend());
       session->set_max_tokens(4);
       session->set_sampling(before.sampling);
@@ -290,6 +306,24 @@ class Planner {
     });
   }
 
+  // A prompt that begins like this one and goes on otherwise: from its middle on, or, where a
+  // sliding layer would have given back by then what a return to the middle needs, from later on.
+  std::vector<int32_t> branch_of(const std::vector<int32_t>& prompt) const {
+    const auto n = static_cast<int64_t>(prompt.size());
+    const int64_t window = prover_.model().hyperparameters().window;
+    const auto first_page = [&](int64_t size) {
+      return window == 0 ? 0 : std::max<int64_t>(0, size - window + 1) / kernels::kPagePositions;
+    };
+    constexpr int64_t kOwn = 8, kDecoded = 4;
+    int64_t shared = n / 2;
+    while (shared < n - 1 && first_page(shared) != first_page(shared + kOwn + kDecoded)) ++shared;
+    std::vector<int32_t> branch(prompt.begin(), prompt.begin() + shared);
+    for (int64_t i = 0; i < kOwn; ++i) {
+      branch.push_back(in_.code[static_cast<size_t>(i) % in_.code.size()]);
+    }
+    return branch;
+  }
+
   // The history up to some way into the continuation.
   static std::vector<int32_t> history_of(Prover& prover, const Case& of, int64_t generated) {
     std::vector<int32_t> history = of.prompt;
@@ -299,22 +333,23 @@ class Planner {
   }
 
   void truncation() {
-    add("truncated after drafts", {.rejected = true, .reused = true},
-        [this](Prover& prover, Line& line) {
-          const Case of = repetitive("T=1.5", hot_);
-          How h = how(8);
-          h.source = replay(of, 0.5);
-          h.depth = 6;
-          const auto session = prover.new_session(of, prover.backend());
-          Trace before, after;
-          prover.decode(*session, of.prompt, of, h, before);
-          const std::vector<int32_t> history = history_of(prover, of, 3);
-          session->truncate(static_cast<int64_t>(history.size()) - 2);
-          prover.decode(*session, history, of, h, after);
-          prover.judge(line, of, before);
-          prover.judge(line, of, after);
-        });
-    add("snapshot, another text, restored", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("truncated after drafts", Needs().reject().reuse(), [this](Prover& prover, Line& line) {
+      const Case of = repetitive("T=1.5", hot_);
+      How h = how(8);
+      h.source = replay(of, 0.5);
+      h.depth = 6;
+      const auto session = prover.new_session(of, prover.backend());
+      Trace before, after;
+      prover.decode(*session, of.prompt, of, h, before);
+      const std::vector<int32_t> history = history_of(prover, of, 3);
+      const int64_t reused = session->kv().pages_reused();
+      session->truncate(static_cast<int64_t>(history.size()) - 2);
+      after.pages_reused += session->kv().pages_reused() - reused;
+      prover.decode(*session, history, of, h, after);
+      prover.judge(line, of, before);
+      prover.judge(line, of, after);
+    });
+    add("snapshot, another text, restored", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
       const auto session = prover.new_session(of, prover.backend());
       Trace before, after;
@@ -326,7 +361,9 @@ class Planner {
       session->set_max_tokens(6);
       session->begin(history);
       while (!session->finished()) session->step();
+      const int64_t reused = session->kv().pages_reused();
       session->restore(snapshot, history);
+      after.pages_reused += session->kv().pages_reused() - reused;
       How h = how(8);
       h.source = replay(of, 0.7);
       h.depth = 4;
@@ -340,7 +377,7 @@ class Planner {
     const std::pair<std::string, const sample::Parameters*> kinds[] = {
         {"T=0.8", &usual_}, {"T=0.8 penalties", &penalised_}, {"T=1.5", &hot_}};
     for (const auto& [name, parameters] : kinds) {
-      add(fmt::format("sampling {} with drafts", name), {.accepted = true, .rejected = true},
+      add(fmt::format("sampling {} with drafts", name), Needs().accept().reject(),
           [this, name = name, parameters = parameters](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, name, *parameters);
             How h = how(tokens());
@@ -361,8 +398,7 @@ class Planner {
       if (k == in_.k_type && v == in_.v_type) continue;
       if (!fits(k) || !fits(v)) continue;
       add(fmt::format("KV {}/{} with drafts", kernels::kv_type_name(k), kernels::kv_type_name(v)),
-          {.accepted = true, .rejected = true, .widths = {7}},
-          [this, k = k, v = v](Prover& prover, Line& line) {
+          Needs().accept().reject().width(7), [this, k = k, v = v](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, "T=0.8", usual_, k, v);
             How h = how(in_.quick ? 8 : tokens());
             h.source = replay(of, 0.7);
@@ -380,7 +416,7 @@ class Planner {
 
   // Nothing of what must not matter as in the plain run.
   void together() {
-    add("all at once", {.accepted = true, .rejected = true}, [this](Prover& prover, Line& line) {
+    add("all at once", Needs().accept().reject(), [this](Prover& prover, Line& line) {
       const Case of = make_case("code", in_.code, "T=0.8 penalties", penalised_);
       How h = how(tokens());
       h.backend = kernels::make_cpu_backend(prover.backend()->info().isa, 3);
@@ -391,11 +427,48 @@ class Planner {
     });
   }
 
+  // Beyond a sliding window, many pages, and the first span of 16 pages.
+  void long_prompt() {
+    constexpr size_t kLong = 1040;
+    if (prover_.model().hyperparameters().n_ctx_train < static_cast<int64_t>(kLong) + 256) return;
+    std::vector<int32_t> prompt;
+    while (prompt.size() < kLong) {
+      for (const std::vector<int32_t>* part : {&in_.prose, &in_.code, &in_.repetitive}) {
+        prompt.insert(prompt.end(), part->begin(), part->end());
+      }
+    }
+    prompt.resize(kLong);
+    const Case of = make_case("long", prompt, "T=0.8", usual_);
+    for (const int64_t chunk : {100, 512}) {
+      add(fmt::format("long prompt in chunks of {}", chunk), Needs().width(chunk),
+          [this, of, chunk](Prover& prover, Line& line) {
+            How h = how(4);
+            h.chunk = chunk;
+            run_fresh(prover, line, of, h);
+          });
+    }
+    add("long prompt, drafts, cut, again", Needs().accept().reject().reuse(),
+        [this, of](Prover& prover, Line& line) {
+          How h = how(tokens());
+          h.source = replay(of, 0.6);
+          h.depth = 7;
+          Trace first, second;
+          decode::Session& session = prover.kept_session(of);
+          prover.decode(session, of.prompt, of, h, first);
+          const int64_t reused = session.kv().pages_reused();
+          session.truncate(static_cast<int64_t>(of.prompt.size()) + 5);
+          second.pages_reused += session.kv().pages_reused() - reused;
+          prover.decode(session, history_of(prover, of, 5), of, h, second);
+          prover.judge(line, of, first);
+          prover.judge(line, of, second);
+        });
+  }
+
   int64_t tokens() const { return prover_.tokens(); }
 
   Prover& prover_;
   PlanInputs in_;
-  sample::Parameters greedy_, usual_, hot_, penalised_;
+  sample::Parameters greedy_, usual_, hot_, looping_, penalised_;
   std::vector<Configuration> plan_;
   std::vector<int32_t> known_;
   Trace known_plain_;

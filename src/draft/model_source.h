@@ -1,0 +1,55 @@
+// A small model that shares the target's vocabulary. It draws with the target's sampling parameters
+// and the target's noise, so that both choose alike whenever their distributions are near.
+#pragma once
+
+#include "draft/lane.h"
+#include "draft/source.h"
+
+namespace lockstep::draft {
+
+struct ModelSourceOptions {
+  int64_t context = 0;  // 0: the draft model's training context; the draft ends where it does
+  state::KvType k_type = state::KvType::f16;
+  state::KvType v_type = state::KvType::f16;
+  int64_t chunk = 64;        // rows of a pass that catches up with the history
+  int64_t kv_max_bytes = 0;  // 0: no limit
+  float p_min = 0.0f;        // stops after the first token with less confidence
+};
+
+// Vocabularies whose sizes differ by no more are the same one, padded differently (llama.cpp's
+// rule). Whether the tokens agree is for the caller to have checked.
+inline constexpr int64_t kVocabSizeSlack = 128;
+
+class ModelSource final : public Source {
+ public:
+  // Throws Error(bad_use) when the vocabularies differ by more than kVocabSizeSlack ids.
+  ModelSource(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
+              int64_t target_n_vocab, ModelSourceOptions options = {});
+  ~ModelSource() override;
+
+  std::string name() const override { return "model"; }
+  // Confidence: the probability of each token in its raw row.
+  Proposal propose(std::span<const int32_t> history, int n_max) override;
+  void observe(std::span<const int32_t>, int) override {}
+  void truncate(int64_t common) override;
+  void set_sampling(const sample::Parameters& parameters) override;
+  std::string file_sha256() const override;
+
+ private:
+  bool catch_up(std::span<const int32_t> history);
+  void cut(int64_t position);
+
+  Lane lane_;
+  ModelSourceOptions options_;
+  int64_t n_common_;  // ids that both vocabularies have
+  sample::Sampler sampler_;
+  std::vector<int32_t> tokens_;  // whose rows lane_ holds
+  int64_t agreed_ = 0;           // of them, known to be the history's
+  // A sliding layer gives back what no later row can see, so that a rejected draft could not always
+  // be cut off again. What was before the draft is kept instead.
+  bool slides_;
+  std::shared_ptr<const state::KvCache::Snapshot> before_draft_;
+  int64_t before_draft_size_ = 0;
+};
+
+}  // namespace lockstep::draft
