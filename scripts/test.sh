@@ -57,10 +57,9 @@ count_ctest() {
   echo $((total - bad)) "$bad"
 }
 count_unittest() {
-  local total bad
-  total=$(grep -oE '^Ran [0-9]+ test' "$1" | grep -oE '[0-9]+' | paste -sd+ | bc)
-  bad=$(grep -oE '(failures|errors)=[0-9]+' "$1" | grep -oE '[0-9]+' | paste -sd+ | bc)
-  echo $((${total:-0} - ${bad:-0})) "${bad:-0}"
+  awk '/^Ran [0-9]+ test/ { total += $2 }
+       /^FAILED/ { n = split($0, parts, /[^0-9]+/); for (i = 1; i <= n; ++i) bad += parts[i] }
+       END { print total - bad, bad + 0 }' "$1"
 }
 
 # Targets of a build whose ctest names match (a GoogleTest binary and its test have one name).
@@ -88,12 +87,11 @@ python_tests() {   # DIRECTORY
 }
 
 fuzz() {   # BINARY
-  local name corpus=build/fuzz-corpus seeds
-  name=$(basename "$1")
-  mkdir -p "$corpus/$name"
-  seeds=tests/fuzz/corpus/${name#fuzz_}
-  [ -d "$seeds" ] || seeds=
-  "$1" -max_total_time="$fuzz_seconds" -rss_limit_mb=4096 -print_final_stats=1 "$corpus/$name" $seeds
+  local corpus
+  corpus=build/fuzz-corpus/$(basename "$1")
+  mkdir -p "$corpus"
+  "$1" -max_total_time="$fuzz_seconds" -rss_limit_mb=4096 -print_final_stats=1 \
+    -artifact_prefix="$logs/" "$corpus"
 }
 
 say "packages"
@@ -103,7 +101,7 @@ scripts/fetch_models.sh
 make_venv build/venv-test tests/*/requirements.txt
 
 say "build (release)"
-step build-release none build release || { tail -n 40 "$logs/build-release.log"; echo "0 passed, 1 failed"; exit 1; }
+step build-release none build release || { printf '0 passed, 1 failed\n'; exit 1; }
 
 export LOCKSTEP_BIN=$PWD/build/release/lockstep
 export LOCKSTEP_MODELS=$PWD/models
@@ -133,7 +131,7 @@ step build-fuzz none build fuzz || true
 for binary in build/fuzz/tests/fuzz/fuzz_*; do
   [ -x "$binary" ] && [ -f "$binary" ] || continue
   step "$(basename "$binary")" one fuzz "$binary" || true
-  grep -hE '^(stat::number_of_executed_units|past)' "$logs/$(basename "$binary").log" | sed 's/^/    /' || true
+  grep -h "^$(basename "$binary"): " "$logs/$(basename "$binary").log" | sed 's/^/    /' || true
 done
 
 [ ${#failures[@]} -eq 0 ] || printf '\nfailed: %s\n' "${failures[*]}"

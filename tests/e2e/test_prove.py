@@ -11,7 +11,7 @@ class Prove(CliTest):
     def test_tiny_models_whole(self):
         for model in TINY:
             with self.subTest(model):
-                done = self.check("prove", "-m", model, "-t", 2, "-n", 8, timeout=900)
+                done = self.check("prove", "-m", model, "-t", 1, "-n", 8, timeout=900)
                 last = done.stdout.decode().splitlines()[-1]
                 self.assertRegex(last, r"^(\d+)/\1 identical$")
                 self.assertGreater(int(last.split("/")[0]), 100)
@@ -37,7 +37,7 @@ class Prove(CliTest):
         self.assertGreater(lines["prefix: the same prompt again"]["pages_reused"], 0)
 
     def test_every_thing_that_must_not_matter_has_a_line(self):
-        names = [line["name"] for line in self.json("prove", "-m", TINY[0], "-t", 2, "-n", 8, timeout=900)["lines"]]
+        names = [line["name"] for line in self.json("prove", "-m", TINY[0], "-t", 1, "-n", 8, timeout=900)["lines"]]
         for source in ("ngram", "suffix", "replay", "model (itself)", "model (random)"):
             for depth in range(1, 16):
                 self.assertIn(f"draft {source} n={depth}", names)
@@ -60,7 +60,7 @@ class Corrupt(CliTest):
         for model in [*TINY, SMOLLM2]:
             for seed in ((1, 2, 3) if model in TINY else (1,)):
                 with self.subTest(model=model, seed=seed):
-                    out = self.json("prove", "-m", model, "--corrupt", "-s", seed, code=CHECK_FAILED)
+                    out = self.json("prove", "-m", model, "--corrupt", "-t", 1, "-s", seed, code=CHECK_FAILED)
                     self.assertEqual((out["schema"], out["planted"], out["missed"]), ("lockstep.prove-corrupt/1", 20, 0))
                     for key in [*out, *out["plants"][0]]:
                         self.assertIn(f"`{key}`", documented)
