@@ -48,7 +48,7 @@ def libm_fmaf(a, b, c):
 def fma32(a, b, c):
     """a*b + c with one rounding. The product is exact in binary64; the sum is rounded to odd there
     wherever the second rounding could see a difference."""
-    p = np.asarray(a, dtype=F32).astype(F64) * np.asarray(b, dtype=F32)
+    p = np.asarray(a, dtype=F32).astype(F64) * np.asarray(b, dtype=F32).astype(F64)
     c = np.asarray(c, dtype=F32).astype(F64)
     s = np.asarray(p + c)
     r = s.astype(F32)
