@@ -89,7 +89,7 @@ def _cases():
         g = sampling.noise(int(c["seed"], 16), c["position"], c["choice_index"], c["id"])
         yield "noise", c, int(ieee.bits64(g).item()), int(c["g"], 16)
     for c in s["weights"]:
-        yield "weight", c, int(sampling.weight(_f(c["d"]), _f(c["t"]))), c["w"]
+        yield "weight", c, sampling.weight(_f(c["d"]), _f(c["t"])).item(), c["w"]
     for c in s["logprobs"]:
         row = [_f(v) for v in c["row"].split()]
         g = sampling.log_probability(row, c["id"])

@@ -29,9 +29,13 @@ def normal(r, n, spread=0.0):
 
 def numbers(r, n):
     """Finite numbers of one of several kinds."""
-    kind = int(r.integers(7))
+    kind = int(r.integers(8))
     if kind == 0:
         x = normal(r, n)
+    elif kind == 7:  # about the borders between two codes of a quantised row
+        a = F32(r.uniform(0.5, 3))
+        x = ((r.integers(-127, 127, n) + 0.5) * (float(a) / 127)).astype(F32)
+        x[::32] = a
     elif kind == 1:
         x = normal(r, n, 20)
     elif kind == 2:  # ties when scaled and rounded: odd multiples of a half, greatest 127
