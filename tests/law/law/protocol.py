@@ -25,7 +25,7 @@ def dtype_of(request, name, answer):
     op = request["op"]
     if (op, name) in F64_FIELDS:
         return "<f8"
-    if op == "convert":
+    if op == "convert" and name in ("x", "y"):
         is_half = request["fn"] != "f32_to_f16"
         return "u1" if is_half != answer else "<f4"
     if name == "q":
