@@ -187,9 +187,9 @@ def matmul_of(kind):
             n_in = 256 * pick(r, [1, 2, 3, 5, 8, 9, 11] + ([16, 23] if big else []))
         else:
             n_in = 32 * pick(r, [1, 2, 3, 7, 8, 9, 11, 16, 23, 40] + ([71, 80] if big else []))
-        x = spoil(r, np.concatenate([mixed(r, n_in) for _ in range(rows)]), rows)
         if form == 0 and r.random() < 0.3:
             n_in = int(r.integers(1, 200))
+        x = spoil(r, np.concatenate([mixed(r, n_in) for _ in range(rows)]), rows)
         q = {"op": "matmul", "type": kind, "n_in": n_in, "n_out": n_out,
              "w": weight_bytes(r, kind, n_out, n_in), "x": x}
         if r.random() < 0.3:
