@@ -16,7 +16,7 @@ import check_vectors
 import controls
 import trials
 from compare import LawOps, difference, isas, law_ops_path, shape_of
-from law import hashes, ieee, protocol, weights
+from law import attention, hashes, ieee, protocol, weights
 
 FULL = os.environ.get("LOCKSTEP_FULL") == "1"
 SEED = 20240601
@@ -68,6 +68,22 @@ class Ground(unittest.TestCase):
         self.assertEqual(list(weights.e4m3([0, 1, 7, 8, 0x38, 0x7E, 0x80, 0xFE])),
                          [0, 2 ** -9, 7 * 2 ** -9, 2 ** -6, 1, 448, 0, -448])
         self.assertEqual(float(weights.e8m0(0)), 2.0 ** -127)
+
+    def test_kv_q4_0(self):
+        """The type is defined and not yet built: what the text says of a few blocks."""
+        x = np.zeros((5, 32), np.float32)
+        x[0, :4] = [-8, 8, 4, -3]          # d = 1: codes 0, min(15, 16), 12, 5
+        x[1, 5] = np.float32(2.0 ** -120)  # below the border
+        x[2, 0], x[3, 31] = np.inf, 1e7    # faults: an element; f16(d) infinite
+        x[4, :2] = [1, -1]                 # the first of the greatest gives the sign
+        row, fault = attention.kv_write("q4_0", x)
+        self.assertEqual(list(fault), [False, False, True, True, False])
+        self.assertEqual(list(row[0][:6]), [0x00, 0x3C, 0x80, 0x8F, 0x8C, 0x85])
+        for k in (1, 2, 3):
+            self.assertEqual(bytes(row[k]), b"\0\0" + b"\x88" * 16)
+        y = attention.kv_read("q4_0", row, 32)
+        self.assertEqual(list(y[0][:4]), [-8, 7, 4, -3])
+        self.assertEqual(list(y[4][:2]), [1, -0.875])
 
     def test_hashes(self):
         empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

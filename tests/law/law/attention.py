@@ -48,8 +48,9 @@ def _write_q4(x):
     b = np.where(bad[..., None], F32(0), b)
     at = np.abs(b).argmax(axis=2)  # the first of the greatest
     v = np.take_along_axis(b, at[..., None], axis=2)[..., 0]
-    d = v / F32(-8)
-    r = np.where(d == 0, F32(0), F32(1) / d)
+    zero = bad | (np.abs(v) < matmul.TINY)
+    d = np.where(zero, F32(0), v / F32(-8))
+    r = np.where(zero, F32(0), F32(1) / np.where(zero, F32(1), d))
     q = np.minimum(15, np.trunc(b * r[..., None] + F32(8.5))).astype(np.int32)
     h = E.f32_to_f16(d)
     bad |= (h & 0x7C00) == 0x7C00
