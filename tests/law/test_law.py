@@ -136,7 +136,9 @@ class Matrix(unittest.TestCase):
                     request = request_of(name, makers[name], k)
                     with patched(patches):
                         wrong = protocol.answer(request)
-                    if difference(request, wrong, self.ops[0].ask(request)):
+                    got = self.ops[0].ask(request)
+                    if difference(request, wrong, got):
+                        self.assertIsNone(difference(request, protocol.answer(request), got))
                         break
                 else:
                     self.fail("not noticed in %d trials" % CONTROL_TRIALS)
