@@ -17,9 +17,11 @@ namespace {
 using Json = text::ChatTemplate::Json;
 
 std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);   // a signal handler sets it
+static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler sets it
 
-void on_interrupt(int) { interrupted = true; }
+void on_interrupt(int) {
+  interrupted = true;
+}
 
 // While it lives, Ctrl-C sets `interrupted` and wakes a read.
 class InterruptHandler {
@@ -27,7 +29,7 @@ class InterruptHandler {
   InterruptHandler() {
     struct sigaction action {};
     action.sa_handler = on_interrupt;
-    ::sigemptyset(&action.sa_mask);   // no SA_RESTART: the read of a line has to return
+    ::sigemptyset(&action.sa_mask);  // no SA_RESTART: the read of a line has to return
     ::sigaction(SIGINT, &action, &old_);
   }
   ~InterruptHandler() { ::sigaction(SIGINT, &old_, nullptr); }

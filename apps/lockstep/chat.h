@@ -14,7 +14,7 @@ namespace lockstep::app {
 struct ChatOptions {
   std::optional<std::string> system, first, chat_template;
   bool single_turn = false;
-  bool json = false;   // the caller prints the answer
+  bool json = false;  // the caller prints the answer
 };
 
 // Reads turns until the end of input, /exit, or Ctrl-C at the prompt; Ctrl-C during an answer ends

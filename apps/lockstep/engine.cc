@@ -29,7 +29,8 @@ std::string read_stream(std::FILE* file, const std::string& name, int64_t max_by
     if (n < sizeof buffer) break;
   }
   if (std::ferror(file)) {
-    throw Error(ExitCode::bad_file, fmt::format("{}: cannot be read: {}", name, std::strerror(errno)));
+    throw Error(ExitCode::bad_file,
+                fmt::format("{}: cannot be read: {}", name, std::strerror(errno)));
   }
   return text;
 }
@@ -73,11 +74,11 @@ std::shared_ptr<const model::Model> open_model(const EngineOptions& options) {
 std::shared_ptr<const model::Model> open_drafter(const std::string& source,
                                                  const text::Tokenizer& target) {
   auto drafter = model::Model::load(open_source("-md", source));
-  const auto difference =
-      text::first_difference(target, text::Tokenizer::load(drafter->file()));
+  const auto difference = text::first_difference(target, text::Tokenizer::load(drafter->file()));
   if (difference) {
-    bad_use(fmt::format("-md {}: its vocabulary is not the model's: {}; use a drafter of the same family",
-                        source, *difference));
+    bad_use(fmt::format(
+        "-md {}: its vocabulary is not the model's: {}; use a drafter of the same family", source,
+        *difference));
   }
   return drafter;
 }
@@ -108,8 +109,9 @@ int64_t choose_context(const EngineOptions& options, const model::Model& model,
   const int64_t trained = model.hyperparameters().n_ctx_train;
   if (options.context && *options.context > 0) {
     if (*options.context > trained) {
-      note(fmt::format("-c {}: the model was trained on {} positions; beyond them it may write nonsense",
-                       *options.context, trained));
+      note(fmt::format(
+          "-c {}: the model was trained on {} positions; beyond them it may write nonsense",
+          *options.context, trained));
     }
     return *options.context;
   }
@@ -129,7 +131,9 @@ std::string read_text_file(std::string_view path, int64_t max_bytes) {
   return read_stream(file, name, max_bytes);
 }
 
-std::string read_stdin(int64_t max_bytes) { return read_stream(stdin, "standard input", max_bytes); }
+std::string read_stdin(int64_t max_bytes) {
+  return read_stream(stdin, "standard input", max_bytes);
+}
 
 std::string process_escapes(std::string_view text) {
   std::string out;
@@ -140,12 +144,24 @@ std::string process_escapes(std::string_view text) {
       continue;
     }
     switch (next) {
-      case 'n': out += '\n'; break;
-      case 'r': out += '\r'; break;
-      case 't': out += '\t'; break;
-      case '\'': out += '\''; break;
-      case '"': out += '"'; break;
-      case '\\': out += '\\'; break;
+      case 'n':
+        out += '\n';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case '\'':
+        out += '\'';
+        break;
+      case '"':
+        out += '"';
+        break;
+      case '\\':
+        out += '\\';
+        break;
       case 'x':
         if (i + 3 < text.size() && hex_digit(text[i + 2]) >= 0 && hex_digit(text[i + 3]) >= 0) {
           out += static_cast<char>(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
@@ -153,7 +169,9 @@ std::string process_escapes(std::string_view text) {
           break;
         }
         [[fallthrough]];
-      default: out += '\\'; continue;
+      default:
+        out += '\\';
+        continue;
     }
     ++i;
   }

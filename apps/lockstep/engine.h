@@ -34,8 +34,8 @@ struct EngineOptions {
 gguf::File open_source(std::string_view flag, const std::optional<std::string>& source);
 std::shared_ptr<const model::Model> open_model(const EngineOptions& options);
 
-// The draft model of -md. Throws Error(bad_use), naming the first difference, when its vocabulary is
-// not the target's.
+// The draft model of -md. Throws Error(bad_use), naming the first difference, when its vocabulary
+// is not the target's.
 std::shared_ptr<const model::Model> open_drafter(const std::string& source,
                                                  const text::Tokenizer& target);
 

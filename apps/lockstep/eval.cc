@@ -25,8 +25,8 @@ struct EvalOptions {
 
 struct Sequence {
   std::vector<int32_t> ids;
-  std::vector<double> logprobs;                          // [t]: of ids[t + 1]
-  std::vector<std::vector<sample::TokenLogprob>> top;    // [t], when asked for
+  std::vector<double> logprobs;                        // [t]: of ids[t + 1]
+  std::vector<std::vector<sample::TokenLogprob>> top;  // [t], when asked for
 };
 
 // One position of a saved result: its most probable tokens there.
@@ -49,7 +49,8 @@ std::vector<Sequence> read_ids(const std::string& file, int64_t n_vocab) {
   if (!json.is_array()) bad_file(file, "not a list of lists of token ids");
   std::vector<Sequence> sequences;
   for (size_t i = 0; i < json.size(); ++i) {
-    if (!json[i].is_array()) bad_file(file, fmt::format("element {} is not a list of token ids", i));
+    if (!json[i].is_array())
+      bad_file(file, fmt::format("element {} is not a list of token ids", i));
     Sequence& sequence = sequences.emplace_back();
     for (const Json& id : json[i]) {
       if (!id.is_number_integer() || id < 0 || id >= n_vocab) {
@@ -245,12 +246,13 @@ ExitCode eval(const EvalOptions& options) {
     print_json(out);
     return ExitCode::ok;
   }
-  std::string out = fmt::format("{} positions in {} sequence{}: mean log-probability {:.6f}, perplexity {:.4f}\n",
-                                total, sequences.size(), sequences.size() == 1 ? "" : "s", mean,
-                                perplexity);
+  std::string out =
+      fmt::format("{} positions in {} sequence{}: mean log-probability {:.6f}, perplexity {:.4f}\n",
+                  total, sequences.size(), sequences.size() == 1 ? "" : "s", mean, perplexity);
   if (options.kl_file) {
     out += fmt::format(
-        "against {}: mean KL {:.6f}, greatest {:.6f} (over its listed tokens and one bucket for the "
+        "against {}: mean KL {:.6f}, greatest {:.6f} (over its listed tokens and one bucket for "
+        "the "
         "rest), same first token {:.2f} %\n",
         escape(*options.kl_file), comparison.sum / static_cast<double>(total), comparison.greatest,
         100.0 * static_cast<double>(comparison.same_first) / static_cast<double>(total));
@@ -274,7 +276,8 @@ Runner set_up_eval(Flags& flags) {
   flags.toggle("--json", options->json);
   flags.describe(
       "Gives the log-probability of every token of a text or of lists of ids, and the perplexity. "
-      "--kl compares with a saved result: KL(saved || this run) over the saved list of each position "
+      "--kl compares with a saved result: KL(saved || this run) over the saved list of each "
+      "position "
       "and one bucket for all other tokens.",
       "lockstep eval -m model.gguf -f text.txt --json --top 20 > saved.json");
   return [options] { return eval(*options); };

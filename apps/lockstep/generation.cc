@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <utility>
 
 #include "decode/result.h"
 #include "draft/factory.h"
@@ -18,7 +19,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr double kFloatMax = std::numeric_limits<float>::max();
-constexpr int64_t kDefaultDraft = 3;   // llama.cpp b11434's
+constexpr int64_t kDefaultDraft = 3;  // llama.cpp b11434's
 
 void set(float& target, const std::optional<double>& value) {
   if (value) target = static_cast<float>(*value);
@@ -37,11 +38,12 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
       return {static_cast<int32_t>(*id), static_cast<float>(*bias)};
     }
   }
-  bad_use(fmt::format("-l {}: not a token id and a bias; write 15043+1, 15043-1 or 15043-inf", text));
+  bad_use(
+      fmt::format("-l {}: not a token id and a bias; write 15043+1, 15043-1 or 15043-inf", text));
 }
 
 uint64_t draw_seed() {
-  uint32_t seed = 0;   // 32 bits, so that llama.cpp takes it too
+  uint32_t seed = 0;  // 32 bits, so that llama.cpp takes it too
   if (::getrandom(&seed, sizeof seed, 0) != sizeof seed) {
     throw Error(ExitCode::resource, "the system gives no random seed; name one with -s");
   }
@@ -109,18 +111,19 @@ decode::DepthPolicy DraftOptions::depth() const {
 std::shared_ptr<draft::Source> DraftOptions::open(const model::Model& target,
                                                   const text::Tokenizer& tokenizer,
                                                   std::shared_ptr<kernels::Backend> backend) const {
-  const std::vector<draft::SourceKind> kinds =
-      types   ? draft::parse_spec_types(*types)
-      : model ? std::vector{draft::SourceKind::model}
-              : std::vector<draft::SourceKind>{};
+  const std::vector<draft::SourceKind> kinds = types   ? draft::parse_spec_types(*types)
+                                               : model ? std::vector{draft::SourceKind::model}
+                                                       : std::vector<draft::SourceKind>{};
   for (const draft::SourceKind kind : kinds) {
     if (kind == draft::SourceKind::replay) {
-      bad_use("--spec-type replay: drafts from a recording are for lockstep prove; use ngram, suffix or model");
+      bad_use(
+          "--spec-type replay: drafts from a recording are for lockstep prove; use ngram, suffix "
+          "or model");
     }
   }
   if (model && std::find(kinds.begin(), kinds.end(), draft::SourceKind::model) == kinds.end()) {
-    bad_use(fmt::format("-md {} and --spec-type {} contradict each other; add model to the list", *model,
-                        *types));
+    bad_use(fmt::format("-md {} and --spec-type {} contradict each other; add model to the list",
+                        *model, *types));
   }
   draft::SourceConfig config;
   if (model) config.draft_model = open_drafter(*model, tokenizer);
@@ -144,12 +147,16 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
     result.text += text;
     const auto start = std::chrono::steady_clock::now();
     options.print(text);
-    session.add_emit_ms(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    session.add_emit_ms(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+            .count());
   };
   const auto interrupted = [&] { return options.interrupted && options.interrupted->load(); };
 
   Progress progress;
+  std::string heading = options.heading;
   session.begin(history, [&](int64_t done, int64_t total) {
+    if (!heading.empty()) options.print(std::exchange(heading, ""));
     // A short prompt is done before anyone could read of it.
     if (total > 256) progress.show(fmt::format("prompt {}/{}", done, total));
     return !interrupted();
@@ -180,15 +187,17 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
   return result;
 }
 
-std::string engine_name() { return fmt::format("lockstep {}", LOCKSTEP_VERSION); }
+std::string engine_name() {
+  return fmt::format("lockstep {}", LOCKSTEP_VERSION);
+}
 
 void print_closing_line(const decode::Session& session) {
   // Not by make_result: that hashes the whole model file, which a closing line need not wait for.
   const decode::Timing timing = session.timing();
   const decode::DraftCounts& drafts = session.draft_counts();
   const int64_t tokens = session.generated_tokens();
-  std::string line = fmt::format("{} prompt tokens ({} cached), {} generated", session.prompt_tokens(),
-                                 session.cached_tokens(), tokens);
+  std::string line = fmt::format("{} prompt tokens ({} cached), {} generated",
+                                 session.prompt_tokens(), session.cached_tokens(), tokens);
   if (tokens > timing.first_tokens && timing.decode_ms > 0) {
     line += fmt::format(", {:.2f} tok/s after the first",
                         static_cast<double>(tokens - timing.first_tokens) * 1e3 / timing.decode_ms);

@@ -42,16 +42,17 @@ struct DraftOptions {
 };
 
 struct Answer {
-  std::string text;            // as printed: whole characters, cut before a stop string
-  std::vector<int32_t> ids;    // generated, an end token and those a stop string cut included
+  std::string text;          // as printed: whole characters, cut before a stop string
+  std::vector<int32_t> ids;  // generated, an end token and those a stop string cut included
   decode::Finish finish = decode::Finish::none;
-  std::string stop;            // the stop string that ended it, "" if none did
-  std::string finish_name() const;   // as decode::finish_name; "stop" at a stop string too
+  std::string stop;                 // the stop string that ended it, "" if none did
+  std::string finish_name() const;  // as decode::finish_name; "stop" at a stop string too
 };
 
 struct AnswerOptions {
   std::vector<std::string> stops;
   bool special = false;                            // print special tokens too
+  std::string heading;                             // printed before, once the prompt is accepted
   std::function<void(std::string_view)> print;     // text as it comes
   const std::atomic<bool>* interrupted = nullptr;  // set by Ctrl-C
 };
@@ -62,6 +63,6 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
 
 // The figures of the session's last generation, on standard error.
 void print_closing_line(const decode::Session& session);
-std::string engine_name();   // "lockstep 0.1.0"
+std::string engine_name();  // "lockstep 0.1.0"
 
 }  // namespace lockstep::app

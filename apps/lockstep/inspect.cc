@@ -15,8 +15,8 @@
 namespace lockstep::app {
 namespace {
 
-constexpr size_t kShownElements = 8;       // of an array, in text
-constexpr size_t kJsonElements = 64;       // longer arrays are given by type and length
+constexpr size_t kShownElements = 8;  // of an array, in text
+constexpr size_t kJsonElements = 64;  // longer arrays are given by type and length
 constexpr int64_t kWidths[] = {1, 2, 4, 8, 16};
 
 struct InspectOptions {
@@ -67,11 +67,13 @@ Json value_json(const gguf::Value& value) {
 
 std::string value_text(const gguf::Value& value) {
   if (const auto* array = std::get_if<std::shared_ptr<const gguf::Array>>(&value.data)) {
-    std::string out = fmt::format("{}[{}]:", gguf::value_type_name((*array)->element_type), (*array)->size());
+    std::string out =
+        fmt::format("{}[{}]:", gguf::value_type_name((*array)->element_type), (*array)->size());
     for (size_t i = 0; i < std::min(kShownElements, (*array)->size()); ++i) {
       const Json element = element_json(**array, i);
-      out += " " + (element.is_string() ? fmt::format("\"{}\"", escape(element.get<std::string>(), 40))
-                                        : element.dump());
+      out +=
+          " " + (element.is_string() ? fmt::format("\"{}\"", escape(element.get<std::string>(), 40))
+                                     : element.dump());
     }
     return out + ((*array)->size() > kShownElements ? " ..." : "");
   }
@@ -109,7 +111,7 @@ struct Costs {
     int64_t width, depth, bytes;
   };
   std::vector<Row> rows;
-  std::vector<std::pair<std::string, int64_t>> kv_bytes;   // KV type, bytes a position
+  std::vector<std::pair<std::string, int64_t>> kv_bytes;  // KV type, bytes a position
 };
 
 Costs costs_of(const model::Model& model) {
@@ -138,24 +140,28 @@ Costs costs_of(const model::Model& model) {
 }
 
 Json hyperparameters_json(const model::Hyperparameters& h) {
-  return {{"n_vocab", h.n_vocab},     {"n_ctx_train", h.n_ctx_train}, {"n_layer", h.n_layer},
-          {"n_embd", h.n_embd},       {"n_ff", h.n_ff},               {"n_head", h.n_head},
+  return {{"n_vocab", h.n_vocab},     {"n_ctx_train", h.n_ctx_train},
+          {"n_layer", h.n_layer},     {"n_embd", h.n_embd},
+          {"n_ff", h.n_ff},           {"n_head", h.n_head},
           {"n_head_kv", h.n_head_kv}, {"head_dim", h.head_dim},
           {"window", h.window},       {"tied_embeddings", h.tied_embeddings}};
 }
 
-Json inspect_json(const gguf::File& file, const std::string& architecture, const model::Model* model,
-                  const InspectOptions& options) {
+Json inspect_json(const gguf::File& file, const std::string& architecture,
+                  const model::Model* model, const InspectOptions& options) {
   Json types = Json::array();
   int64_t parameters = 0;
   for (const auto& [name, count] : count_types(file)) {
-    types.push_back({{"type", name}, {"tensors", count.tensors}, {"elements", count.elements},
+    types.push_back({{"type", name},
+                     {"tensors", count.tensors},
+                     {"elements", count.elements},
                      {"bytes", count.bytes}});
     parameters += count.elements;
   }
   Json metadata = Json::array();
   for (const auto& [key, value] : file.metadata()) {
-    metadata.push_back({{"key", text::well_formed_utf8(key)}, {"type", gguf::value_type_name(value.type)},
+    metadata.push_back({{"key", text::well_formed_utf8(key)},
+                        {"type", gguf::value_type_name(value.type)},
                         {"value", value_json(value)}});
   }
   Json tensors = Json::array();
@@ -196,14 +202,17 @@ Json inspect_json(const gguf::File& file, const std::string& architecture, const
   for (const auto& [type, bytes] : costs.kv_bytes) kv[type] = bytes;
   out["pass_bytes"] = passes;
   out["kv_bytes_per_position"] = kv;
-  if (options.bandwidth) out["ceiling"] = {{"bandwidth_gb_s", *options.bandwidth}, {"rows", ceiling}};
+  if (options.bandwidth)
+    out["ceiling"] = {{"bandwidth_gb_s", *options.bandwidth}, {"rows", ceiling}};
   return out;
 }
 
 std::string costs_text(const Costs& costs, const std::optional<double>& bandwidth) {
-  std::string out = "\nbytes a pass must read (KV f16), by rows of the pass and remembered positions\n";
+  std::string out =
+      "\nbytes a pass must read (KV f16), by rows of the pass and remembered positions\n";
   out += fmt::format("  {:>8}", "width");
-  for (const int64_t depth : costs.depths) out += fmt::format("  {:>12}", fmt::format("at {}", depth));
+  for (const int64_t depth : costs.depths)
+    out += fmt::format("  {:>12}", fmt::format("at {}", depth));
   for (size_t i = 0; i < costs.rows.size(); ++i) {
     if (i % costs.depths.size() == 0) out += fmt::format("\n  {:>8}", costs.rows[i].width);
     out += fmt::format("  {:>12}", human_bytes(static_cast<double>(costs.rows[i].bytes)));
@@ -215,7 +224,8 @@ std::string costs_text(const Costs& costs, const std::optional<double>& bandwidt
     out += fmt::format("\nceiling at {} GB/s, tokens a second one at a time:", *bandwidth);
     for (const Costs::Row& row : costs.rows) {
       if (row.width != 1) continue;
-      out += fmt::format("  {:.1f} (at {})", *bandwidth * 1e9 / static_cast<double>(row.bytes), row.depth);
+      out += fmt::format("  {:.1f} (at {})", *bandwidth * 1e9 / static_cast<double>(row.bytes),
+                         row.depth);
     }
     out += "\n";
   }
@@ -264,8 +274,9 @@ ExitCode inspect(const InspectOptions& options) {
     for (const std::string_view name : model::architecture_names()) {
       known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
     }
-    note(fmt::format("architecture \"{}\" is not one of this version ({}): the file is shown, but cannot be run",
-                     architecture, known));
+    note(fmt::format(
+        "architecture \"{}\" is not one of this version ({}): the file is shown, but cannot be run",
+        architecture, known));
   }
   if (options.json) {
     print_json(inspect_json(file, architecture, model.get(), options));
@@ -282,8 +293,9 @@ Runner set_up_inspect(Flags& flags) {
   options->engine.bind_model(flags);
   flags.number("--bandwidth", options->bandwidth, 1e-3, 1e9);
   flags.toggle("--json", options->json);
-  flags.describe("Shows a model file: metadata, tensors by type, what a pass must read, the ceiling.",
-                 "lockstep inspect -m model.gguf --bandwidth 60");
+  flags.describe(
+      "Shows a model file: metadata, tensors by type, what a pass must read, the ceiling.",
+      "lockstep inspect -m model.gguf --bandwidth 60");
   return [options] { return inspect(*options); };
 }
 

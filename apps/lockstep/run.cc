@@ -31,7 +31,7 @@ struct RunOptions {
 // What the flags, and where standard input comes from, ask for.
 struct Mode {
   bool chat = false;
-  bool has_prompt = false;   // the prompt, or the first message
+  bool has_prompt = false;  // the prompt, or the first message
   std::string prompt;
 };
 
@@ -54,7 +54,7 @@ void check_contradictions(const RunOptions& o) {
 
 std::string file_prompt(const std::string& path) {
   std::string text = read_text_file(path);
-  if (text.ends_with('\n')) text.pop_back();   // an editor's, not the prompt's
+  if (text.ends_with('\n')) text.pop_back();  // an editor's, not the prompt's
   return text;
 }
 
@@ -68,19 +68,21 @@ Mode choose_mode(const RunOptions& o) {
   }
   mode.chat = o.conversation || (!mode.has_prompt && !o.no_conversation && stdin_is_terminal());
   if (!mode.chat) {
-    for (const auto& [given, name] :
-         {std::pair{o.single_turn, "-st"}, {o.system.has_value(), "-sys"},
-          {o.system_file.has_value(), "-sysf"}}) {
-      if (given) bad_use(fmt::format("{} is for a chat, and this completes a prompt; add -cnv", name));
+    for (const auto& [given, name] : {std::pair{o.single_turn, "-st"},
+                                      {o.system.has_value(), "-sys"},
+                                      {o.system_file.has_value(), "-sysf"}}) {
+      if (given)
+        bad_use(fmt::format("{} is for a chat, and this completes a prompt; add -cnv", name));
     }
   }
-  // Standard input that is no terminal is the prompt, or the one turn of a chat, as it is: text that
-  // comes through a pipe has no escapes to process.
+  // Standard input that is no terminal is the prompt, or the one turn of a chat, as it is: text
+  // that comes through a pipe has no escapes to process.
   if (!mode.has_prompt && !stdin_is_terminal() && (!mode.chat || o.single_turn)) {
     mode.prompt = read_stdin();
     mode.has_prompt = true;
   }
-  if (!mode.chat && !mode.has_prompt) bad_use("no prompt; give one with -p or -f, or leave out -no-cnv to chat");
+  if (!mode.chat && !mode.has_prompt)
+    bad_use("no prompt; give one with -p or -f, or leave out -no-cnv to chat");
   if (o.json && mode.chat && !o.single_turn) {
     bad_use("--json gives one object for one answer; with -cnv add -st and the message with -p");
   }
@@ -145,7 +147,7 @@ ExitCode run(const RunOptions& o) {
 
   const std::vector<int32_t> ids = tokenizer.encode(mode.prompt, true, true);
   if (ids.empty()) bad_use("the prompt is empty, and the model asks for no BOS; give some text");
-  if (!o.no_display_prompt) answer_options.print(mode.prompt);
+  if (!o.no_display_prompt) answer_options.heading = mode.prompt;
   const Answer result = answer(session, tokenizer, ids, answer_options);
   if (o.json) {
     print_json(run_json(mode, result, session));
@@ -184,8 +186,10 @@ Runner set_up_run(Flags& flags) {
   o->engine.bind_kv_types(flags);
   flags.toggle("--json", o->json);
   flags.describe(
-      "Completes a prompt (-p, -f, or standard input that is no terminal) and exits; without a prompt "
-      "on a terminal, or with -cnv, chats with the model's template. The text goes to standard output "
+      "Completes a prompt (-p, -f, or standard input that is no terminal) and exits; without a "
+      "prompt "
+      "on a terminal, or with -cnv, chats with the model's template. The text goes to standard "
+      "output "
       "as it comes, the figures to standard error.",
       "lockstep run -m model.gguf -p \"The sea is\" -n 32 --temp 0 --spec-type suffix");
   return [o] { return run(*o); };

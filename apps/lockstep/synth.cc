@@ -25,13 +25,15 @@ std::string joined(const std::vector<std::string>& names) {
 }
 
 ExitCode synth(const SynthOptions& options) {
-  if (options.spec.empty()) bad_use("no SPEC; for example: lockstep synth llama-tiny@q4_0 -o tiny.gguf");
+  if (options.spec.empty())
+    bad_use("no SPEC; for example: lockstep synth llama-tiny@q4_0 -o tiny.gguf");
   if (!options.output) bad_use("no file to write; name one with -o FILE");
   std::error_code ignored;
   const auto status = std::filesystem::status(*options.output, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     // The finished file is renamed onto the name, which would replace a device or a pipe.
-    bad_use(fmt::format("-o {}: is there and is not a regular file; name another", *options.output));
+    bad_use(
+        fmt::format("-o {}: is there and is not a regular file; name another", *options.output));
   }
   const synth::SynthSpec spec = synth::parse_synth(options.spec);
   const uint64_t total = synth::total_bytes(spec);
@@ -57,15 +59,17 @@ ExitCode synth(const SynthOptions& options) {
 
 Runner set_up_synth(Flags& flags) {
   const auto options = std::make_shared<SynthOptions>();
-  flags.positional("SPEC", "SHAPE[@TYPE][,key=value...], with or without synth: before it", options->spec);
+  flags.positional("SPEC", "SHAPE[@TYPE][,key=value...], with or without synth: before it",
+                   options->spec);
   flags.text("--output", options->output);
   flags.toggle("--json", options->json);
-  flags.describe(fmt::format("Writes a GGUF model of a given shape with random, well-scaled weights; the "
-                             "same SPEC gives the same bytes everywhere. Every -m takes synth:SPEC too.\n"
-                             "Shapes: {}\nTypes: {}\nKeys: {}",
-                             joined(synth::shape_names()), joined(synth::type_names()),
-                             joined(synth::option_names())),
-                 "lockstep synth llama-135m@q4_0,seed=7 -o random.gguf");
+  flags.describe(
+      fmt::format("Writes a GGUF model of a given shape with random, well-scaled weights; the "
+                  "same SPEC gives the same bytes everywhere. Every -m takes synth:SPEC too.\n"
+                  "Shapes: {}\nTypes: {}\nKeys: {}",
+                  joined(synth::shape_names()), joined(synth::type_names()),
+                  joined(synth::option_names())),
+      "lockstep synth llama-135m@q4_0,seed=7 -o random.gguf");
   return [options] { return synth(*options); };
 }
 

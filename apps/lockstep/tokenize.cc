@@ -15,7 +15,8 @@ namespace {
 struct TokenizeOptions {
   EngineOptions engine;
   std::optional<std::string> prompt, file;
-  bool from_stdin = false, ids = false, no_bos = false, no_parse_special = false, show_count = false;
+  bool from_stdin = false, ids = false, no_bos = false, no_parse_special = false,
+       show_count = false;
   bool escape = false, no_escape = false, json = false;
 };
 
@@ -53,7 +54,8 @@ ExitCode tokenize(const TokenizeOptions& options) {
   if (options.ids) {
     out = fmt::format("[{}]\n", fmt::join(ids, ", "));
   } else {
-    for (const int32_t id : ids) out += fmt::format("{:6} -> '{}'\n", id, tokenizer.piece(id, true));
+    for (const int32_t id : ids)
+      out += fmt::format("{:6} -> '{}'\n", id, tokenizer.piece(id, true));
     if (stdout_is_terminal()) out = for_terminal(out);
   }
   if (options.show_count) out += fmt::format("Total number of tokens: {}\n", ids.size());

@@ -95,6 +95,7 @@ struct Session::Impl {
   void check_history(std::span<const int32_t> given) const;
   int64_t replace_history(std::span<const int32_t> given, int64_t keep_at_most);
   void start(int64_t cached, Clock::time_point now);
+  Lane::Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row);
   bool run_chunk(int64_t rows);
   void keep_one_pending();
   std::vector<int32_t> propose();
@@ -178,13 +179,19 @@ void Session::Impl::set_fault(std::string where) {
   fault = std::move(where);
 }
 
+Lane::Outcome Session::Impl::run(std::span<const int32_t> tokens, int64_t first_logits_row) {
+  const Lane::Outcome outcome = lane.run(tokens, first_logits_row, plant);
+  if (plant != nullptr && plant->done) plant = nullptr;  // a backend says so of its last pass alone
+  return outcome;
+}
+
 // Runs the next rows of the history, no logits wanted. False on a fault.
 bool Session::Impl::run_chunk(int64_t rows) {
   const Stopwatch watch(phases.prompt);
   const int64_t first = lane.kv().size();
   const auto tokens =
       std::span(history).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
-  const Lane::Outcome outcome = lane.run(tokens, rows, plant);
+  const Lane::Outcome outcome = run(tokens, rows);
   lane.commit(outcome.good_rows);
   if (inspector != nullptr) inspector->on_pass(rows, lane.kv());
   if (outcome.good_rows == rows) return true;
@@ -300,7 +307,7 @@ Step Session::step() {
   Lane::Outcome outcome;
   {
     const Stopwatch watch(waiting > 1 ? s.phases.prompt : s.phases.verify);
-    outcome = s.lane.run(rows, waiting - 1, s.plant);
+    outcome = s.run(rows, waiting - 1);
   }
   s.accept(drafted, outcome, step);
   {
@@ -461,7 +468,7 @@ void Session::evaluate(std::span<const int32_t> history,
     const int64_t first_row = std::clamp<int64_t>(first_position - 1 - first, 0, rows);
     const auto tokens =
         std::span(s.history).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
-    const Lane::Outcome outcome = s.lane.run(tokens, first_row, s.plant);
+    const Lane::Outcome outcome = s.run(tokens, first_row);
     s.lane.commit(outcome.good_rows);
     for (int64_t row = first_row; row < outcome.good_rows; ++row) {
       on_row(first + row + 1, s.lane.logits(row));

@@ -41,7 +41,7 @@ void check_shape(const gguf::File& file, const gguf::Tensor& tensor, std::vector
 
 // What old converters wrote beside the weights; no forward pass reads it.
 bool is_ignored(std::string_view name) {
-  return name.ends_with(".attn_rot_embd.weight") || name.ends_with(".rotary_emb.inv_freq");
+  return name.ends_with(".attn_rot_embd.weight");
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ std::string text_of(const gguf::Value& value) {
   if (const auto* v = std::get_if<int64_t>(&value.data)) return std::to_string(*v);
   if (const auto* v = std::get_if<double>(&value.data)) return fmt::format("{}", *v);
   if (const auto* v = std::get_if<bool>(&value.data)) return *v ? "true" : "false";
-  if (const auto* v = std::get_if<std::string>(&value.data)) return fmt::format("\"{}\"", escape(*v, 100));
+  if (const auto* v = std::get_if<std::string>(&value.data))
+    return fmt::format("\"{}\"", escape(*v, 100));
   return "an array";
 }
 

@@ -22,14 +22,16 @@ class AhoCorasick {
   // The longest pattern that ends here, by its index; -1 if none does.
   int32_t match(State state) const { return nodes_[state].match; }
   // The longest other pattern that is a suffix of this one; -1 if there is none.
-  int32_t next_shorter(int32_t pattern) const { return next_shorter_[static_cast<size_t>(pattern)]; }
+  int32_t next_shorter(int32_t pattern) const {
+    return next_shorter_[static_cast<size_t>(pattern)];
+  }
   // How many of the last bytes may still become a pattern.
   uint32_t depth(State state) const { return nodes_[state].depth; }
 
  private:
   struct Node {
-    uint32_t first_edge = 0, n_edges = 0;   // into edges_, sorted by byte
-    State fail = kStart;                    // the longest proper suffix that is a node
+    uint32_t first_edge = 0, n_edges = 0;  // into edges_, sorted by byte
+    State fail = kStart;                   // the longest proper suffix that is a node
     uint32_t depth = 0;
     int32_t match = -1;
   };
@@ -42,7 +44,7 @@ class AhoCorasick {
   std::vector<int32_t> next_shorter_;
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
-  std::vector<State> from_start_;   // 256 targets: most bytes of most texts are looked up here
+  std::vector<State> from_start_;  // 256 targets: most bytes of most texts are looked up here
 };
 
 }  // namespace lockstep::text

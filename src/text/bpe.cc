@@ -13,13 +13,13 @@ namespace {
 
 struct StandIns {
   std::array<std::string, 256> of_byte;
-  std::array<int16_t, 0x144> to_byte;   // by code point; -1: stands for nothing
+  std::array<int16_t, 0x144> to_byte;  // by code point; -1: stands for nothing
   StandIns() {
     to_byte.fill(-1);
     uint32_t next = 0x100;
     for (uint32_t byte = 0; byte < 256; ++byte) {
-      const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
-                             byte >= 0xAE;
+      const bool printable =
+          (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
       const uint32_t code_point = printable ? byte : next++;
       append_utf8(of_byte[byte], code_point);
       to_byte[code_point] = static_cast<int16_t>(byte);
@@ -34,7 +34,9 @@ const StandIns& stand_ins() {
 
 }  // namespace
 
-std::string_view byte_stand_in(uint8_t byte) { return stand_ins().of_byte[byte]; }
+std::string_view byte_stand_in(uint8_t byte) {
+  return stand_ins().of_byte[byte];
+}
 
 std::string bytes_of_stand_ins(std::string_view token_text) {
   std::string bytes;
@@ -67,8 +69,8 @@ Bpe::Bpe(const Vocabulary& vocabulary, const std::vector<std::string_view>& merg
     const auto b = static_cast<uint8_t>(byte);
     byte_pieces_[b] = piece_id(byte_stand_in(b));
     const char raw = static_cast<char>(b);
-    byte_tokens_[b] = byte_level_ ? vocabulary.find({&raw, 1})
-                                  : vocabulary.find(fmt::format("<0x{:02X}>", byte));
+    byte_tokens_[b] =
+        byte_level_ ? vocabulary.find({&raw, 1}) : vocabulary.find(fmt::format("<0x{:02X}>", byte));
   }
 }
 
@@ -113,7 +115,7 @@ bool Bpe::whole_word(Scratch& scratch, std::vector<int32_t>& ids) const {
     for (const char c : scratch.text) scratch.stand_ins += byte_stand_in(static_cast<uint8_t>(c));
     id = vocabulary_.find(scratch.stand_ins);
   } else if (!byte_level_ && scratch.text[0] == '\n') {
-    id = vocabulary_.find(scratch.text);   // a run of newlines
+    id = vocabulary_.find(scratch.text);  // a run of newlines
   }
   if (id == kNoToken) return false;
   ids.push_back(id);
@@ -128,8 +130,7 @@ void Bpe::encode_word(Scratch& scratch, std::vector<int32_t>& ids) const {
     const size_t length = byte_level_ ? 1 : announced_length(lead);
     const int32_t id =
         byte_level_ ? byte_pieces_[lead] : piece_id(std::string_view(text).substr(at, length));
-    scratch.symbols.push_back(
-        {static_cast<uint32_t>(at), static_cast<uint32_t>(at + length), id});
+    scratch.symbols.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(at + length), id});
     at += length;
   }
   merge_pairs(scratch.symbols, scratch.heap,
@@ -144,8 +145,8 @@ void Bpe::encode_word(Scratch& scratch, std::vector<int32_t>& ids) const {
   }
 }
 
-// llama.cpp spells a piece that is no token byte by byte, and drops the bytes that have no token. At
-// byte level it spells the stand-ins, so that only printable ASCII comes out.
+// llama.cpp spells a piece that is no token byte by byte, and drops the bytes that have no token.
+// At byte level it spells the stand-ins, so that only printable ASCII comes out.
 void Bpe::spell(std::string_view bytes, std::vector<int32_t>& ids) const {
   const auto put = [&](char c) {
     const int32_t id = byte_tokens_[static_cast<uint8_t>(c)];

@@ -36,7 +36,7 @@ class Bpe {
 
  private:
   struct Scratch {
-    std::string text;               // of one word: bytes, or UTF-8 for Gemma 4
+    std::string text;  // of one word: bytes, or UTF-8 for Gemma 4
     std::string stand_ins;
     std::vector<Symbol> symbols;
     std::vector<uint64_t> heap;
@@ -59,8 +59,8 @@ class Bpe {
   std::deque<std::string> extra_pieces_;
   std::unordered_map<std::string_view, int32_t> extra_ids_;
   std::unordered_map<uint64_t, PairMerge> merges_;
-  std::array<int32_t, 256> byte_pieces_;   // of each byte's stand-in
-  std::array<int32_t, 256> byte_tokens_;   // what spells a byte where no token covers a piece
+  std::array<int32_t, 256> byte_pieces_;  // of each byte's stand-in
+  std::array<int32_t, 256> byte_tokens_;  // what spells a byte where no token covers a piece
 };
 
 }  // namespace lockstep::text

@@ -22,7 +22,9 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1000; }
+double seconds(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
 
 }  // namespace
 
@@ -41,55 +43,65 @@ struct ChatTemplate::State {
 void ChatTemplate::State::fail(const Json& reply) const {
   const std::string kind = reply.value("kind", ""), what = reply.value("error", "");
   if (kind == "missing") {
-    throw Error(ExitCode::resource, fmt::format("chat templates need Jinja2 for {}, which says: {} ({})",
-                                                kPython, what, kInstall));
+    throw Error(ExitCode::resource,
+                fmt::format("chat templates need Jinja2 for {}, which says: {} ({})", kPython, what,
+                            kInstall));
   }
   if (kind == "memory") {
-    throw Error(ExitCode::resource, fmt::format("the chat template needed more than {} MiB of memory",
-                                                limits.memory_bytes >> 20));
+    throw Error(ExitCode::resource,
+                fmt::format("the chat template needed more than {} MiB of memory",
+                            limits.memory_bytes >> 20));
   }
   if (kind == "raised") throw Error(ExitCode::bad_use, "chat template: " + what);
   throw Error(ExitCode::bad_file, "chat template: " + what);
 }
 
-Json ChatTemplate::State::ask(const Json& request,
-                                        std::chrono::milliseconds time) {
+Json ChatTemplate::State::ask(const Json& request, std::chrono::milliseconds time) {
   const auto reply =
       helper.ask(dump(request), HelperProcess::Clock::now() + time, limits.reply_bytes);
   if (!reply) {
     switch (helper.failure()) {
       case HelperProcess::Failure::timed_out:
-        throw Error(ExitCode::resource,
-                    fmt::format("the chat template ran longer than {} s and was stopped", seconds(time)));
+        throw Error(
+            ExitCode::resource,
+            fmt::format("the chat template ran longer than {} s and was stopped", seconds(time)));
       case HelperProcess::Failure::too_long:
         throw Error(ExitCode::resource, fmt::format("the chat template wrote more than {} MiB",
                                                     limits.reply_bytes >> 20));
-      default: return nullptr;
+      default:
+        return nullptr;
     }
   }
   return Json::parse(*reply, nullptr, false);
 }
 
 void ChatTemplate::State::start() {
-  const std::vector<std::string> argv = {kPython, "-I", "-c", kChatTemplateHelper,
-                                         std::to_string(getpid()), std::to_string(limits.memory_bytes)};
+  const std::vector<std::string> argv = {kPython,
+                                         "-I",
+                                         "-c",
+                                         kChatTemplateHelper,
+                                         std::to_string(getpid()),
+                                         std::to_string(limits.memory_bytes)};
   if (!helper.start(argv)) {
     throw Error(ExitCode::resource,
                 fmt::format("chat templates need {} with Jinja2: {}", kPython, kInstall));
   }
-  const Json reply = ask({{"template", source}, {"bos_token", bos}, {"eos_token", eos},
-                                    {"seconds", seconds(limits.start)}}, limits.start);
+  const Json reply = ask({{"template", source},
+                          {"bos_token", bos},
+                          {"eos_token", eos},
+                          {"seconds", seconds(limits.start)}},
+                         limits.start);
   if (!reply.is_object()) {
     helper.stop();
-    throw Error(ExitCode::resource, fmt::format("the chat template helper ({}) ended without a word",
-                                                kPython));
+    throw Error(ExitCode::resource,
+                fmt::format("the chat template helper ({}) ended without a word", kPython));
   }
   if (reply.contains("error")) fail(reply);
 }
 
-// The helper may be gone: killed from outside, or with the thread that started it, because Linux sends
-// the parent-death signal at the end of a thread. One new start is worth it; a template that brings its
-// helper down twice is an error.
+// The helper may be gone: killed from outside, or with the thread that started it, because Linux
+// sends the parent-death signal at the end of a thread. One new start is worth it; a template that
+// brings its helper down twice is an error.
 Json ChatTemplate::State::ask_again_if_died(const Json& request) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (!helper.running()) start();
@@ -123,32 +135,37 @@ ChatTemplate ChatTemplate::for_model(const gguf::File& file, const Tokenizer& to
     } else if (choice->find('{') != std::string::npos) {
       source = *choice;
     } else {
-      throw Error(ExitCode::bad_use,
-                  fmt::format("--chat-template \"{}\" is no name ({}) and no Jinja", *choice, names()));
+      throw Error(
+          ExitCode::bad_use,
+          fmt::format("--chat-template \"{}\" is no name ({}) and no Jinja", *choice, names()));
     }
   } else if (const auto own = file.string("tokenizer.chat_template")) {
     source = *own;
   } else {
-    throw Error(ExitCode::bad_use,
-                fmt::format("{}: the file has no chat template (a base model has none); give a plain "
-                            "prompt, or name one with --chat-template ({})", file.name(), names()));
+    throw Error(
+        ExitCode::bad_use,
+        fmt::format("{}: the file has no chat template (a base model has none); give a plain "
+                    "prompt, or name one with --chat-template ({})",
+                    file.name(), names()));
   }
   const auto text_of = [&](int32_t id) {
     return id == kNoToken ? std::string() : std::string(tokenizer.token_text(id));
   };
-  return ChatTemplate(std::move(source), text_of(tokenizer.bos()), text_of(tokenizer.eos()), limits);
+  return ChatTemplate(std::move(source), text_of(tokenizer.bos()), text_of(tokenizer.eos()),
+                      limits);
 }
 
 std::string ChatTemplate::render(const Json& messages, bool add_generation_prompt,
                                  const Json& extra, std::optional<int64_t> now) const {
   if (!messages.is_array()) throw Error(ExitCode::bad_use, "chat messages must be a JSON array");
-  if (!extra.is_object()) throw Error(ExitCode::bad_use, "chat template variables must be an object");
+  if (!extra.is_object())
+    throw Error(ExitCode::bad_use, "chat template variables must be an object");
   Json request = {{"messages", messages},
-                            {"add_generation_prompt", add_generation_prompt},
-                            {"extra", extra},
-                            {"now", nullptr},
-                            // The parent's clock decides; this one is for when the parent is gone.
-                            {"seconds", seconds(state_->limits.render) + 5}};
+                  {"add_generation_prompt", add_generation_prompt},
+                  {"extra", extra},
+                  {"now", nullptr},
+                  // The parent's clock decides; this one is for when the parent is gone.
+                  {"seconds", seconds(state_->limits.render) + 5}};
   if (now) request["now"] = *now;
   const std::lock_guard lock(state_->mutex);
   const Json reply = state_->ask_again_if_died(request);
@@ -156,7 +173,9 @@ std::string ChatTemplate::render(const Json& messages, bool add_generation_promp
   return reply["text"].get<std::string>();
 }
 
-const std::string& ChatTemplate::source() const { return state_->source; }
+const std::string& ChatTemplate::source() const {
+  return state_->source;
+}
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view rendered) {
   if (tokenizer.add_bos() && rendered.starts_with(tokenizer.token_text(tokenizer.bos()))) {

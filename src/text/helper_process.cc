@@ -37,8 +37,8 @@ bool HelperProcess::start(const std::vector<std::string>& argv) {
   posix_spawnattr_setsigdefault(&attributes, &all);
   // Its own group, so that Ctrl-C at the terminal is the parent's business alone.
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                            POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   std::vector<char*> arguments;
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -108,7 +108,7 @@ std::optional<std::string> HelperProcess::ask(const std::string& line, Clock::ti
     const ssize_t n = recv(socket_, buffer, sizeof buffer, 0);
     if (n > 0) {
       reply.append(buffer, static_cast<size_t>(n));
-      if (reply.back() == '\n') {   // it sends nothing on its own, so this is the end of the line
+      if (reply.back() == '\n') {  // it sends nothing on its own, so this is the end of the line
         reply.pop_back();
         return reply;
       }

@@ -25,13 +25,13 @@ class HelperProcess {
   bool start(const std::vector<std::string>& argv);
   bool running() const { return pid_ > 0; }
 
-  // Sends line and a newline, and returns the line that comes back. On failure the child is stopped.
-  // A closed child never raises SIGPIPE here.
+  // Sends line and a newline, and returns the line that comes back. On failure the child is
+  // stopped. A closed child never raises SIGPIPE here.
   std::optional<std::string> ask(const std::string& line, Clock::time_point deadline,
                                  size_t max_reply_bytes);
-  Failure failure() const { return failure_; }   // why the last ask() returned nothing
+  Failure failure() const { return failure_; }  // why the last ask() returned nothing
 
-  void stop();   // kills and reaps
+  void stop();  // kills and reaps
 
  private:
   std::optional<std::string> fail(Failure failure);

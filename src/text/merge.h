@@ -12,15 +12,15 @@ namespace lockstep::text {
 
 struct PairMerge {
   static constexpr uint32_t kNever = 0xFFFFFFFF;
-  uint32_t priority = kNever;   // lower merges first
-  int32_t id = -1;              // what the pair becomes
+  uint32_t priority = kNever;  // lower merges first
+  int32_t id = -1;             // what the pair becomes
 };
 
 // A run of bytes of the text that is being merged; id < 0: nothing known.
 struct Symbol {
   uint32_t begin = 0, end = 0;
   int32_t id = -1;
-  int32_t prev = -1, next = -1;   // indices; a merged-away symbol is no longer linked
+  int32_t prev = -1, next = -1;  // indices; a merged-away symbol is no longer linked
   PairMerge with_next{};
 };
 

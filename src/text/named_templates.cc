@@ -1,6 +1,6 @@
 // The built-in chat templates. Each gives, for messages with a role and a text, the text that
-// llama.cpp b11434 gives under the same name (tests/text/data/named_templates.json); none writes BOS,
-// which the tokenizer adds.
+// llama.cpp b11434 gives under the same name (tests/text/data/named_templates.json); none writes
+// BOS, which the tokenizer adds.
 #include <array>
 #include <utility>
 

@@ -54,7 +54,9 @@ constexpr PreTokenizerRule kRules[] = {
     {"gemma4", gemma4},
 };
 
-constexpr bool is_ascii_digit(uint32_t c) { return c >= '0' && c <= '9'; }
+constexpr bool is_ascii_digit(uint32_t c) {
+  return c >= '0' && c <= '9';
+}
 
 // 's 't 'm 'd 're 've 'll at [at, end): length, or 0.
 size_t contraction(std::span<const uint32_t> text, size_t at, size_t end, bool ignore_case) {
@@ -102,7 +104,8 @@ class Splitter {
       if (classes_[at] == CharClass::number) {
         ends_.push_back(++at);
       } else {
-        const size_t end = run(at, size(), [&](size_t i) { return classes_[i] != CharClass::number; });
+        const size_t end =
+            run(at, size(), [&](size_t i) { return classes_[i] != CharClass::number; });
         gpt2_words(at, end);
         at = end;
       }
@@ -148,7 +151,8 @@ class Splitter {
   }
 
   bool is_letter(size_t i) const {
-    return classes_[i] == CharClass::letter || (marks_are_letters_ && classes_[i] == CharClass::mark);
+    return classes_[i] == CharClass::letter ||
+           (marks_are_letters_ && classes_[i] == CharClass::mark);
   }
   bool is_number(size_t i) const { return classes_[i] == CharClass::number; }
   bool is_space(size_t i) const { return classes_[i] == CharClass::space; }
@@ -158,7 +162,8 @@ class Splitter {
   bool is_default_mark(size_t i) const {
     if (classes_[i] == CharClass::punctuation) return true;
     const uint32_t c = text_[i];
-    return c == '$' || c == '+' || c == '<' || c == '=' || c == '>' || c == '^' || c == '~' || c == '|';
+    return c == '$' || c == '+' || c == '<' || c == '=' || c == '>' || c == '^' || c == '~' ||
+           c == '|';
   }
 
   // Where the character class that an optional space may precede is looked at.
@@ -183,7 +188,8 @@ class Splitter {
   size_t llama3_word(size_t at, size_t max_digits) const {
     const size_t end = size();
     if (const size_t length = contraction(text_, at, end, true)) return at + length;
-    if (!is_newline(at) && !is_number(at) && (is_letter(at) || (at + 1 < end && is_letter(at + 1)))) {
+    if (!is_newline(at) && !is_number(at) &&
+        (is_letter(at) || (at + 1 < end && is_letter(at + 1)))) {
       return run(at + 1, end, [&](size_t i) { return is_letter(i); });
     }
     if (is_number(at)) {
@@ -203,7 +209,7 @@ class Splitter {
   }
 
   void digit_triples(size_t begin, size_t end) {
-    size_t pending = begin;   // start of what no triple has taken yet
+    size_t pending = begin;  // start of what no triple has taken yet
     for (size_t at = begin; at + 3 <= end;) {
       if (!is_ascii_digit(text_[at]) || !is_ascii_digit(text_[at + 1]) ||
           !is_ascii_digit(text_[at + 2])) {
@@ -247,13 +253,27 @@ std::vector<size_t> split_words(PreTokenizer pre_tokenizer, std::span<const uint
   std::vector<size_t> ends;
   Splitter splitter(code_points, ends);
   switch (pre_tokenizer) {
-    case default_rule: splitter.default_words(); break;
-    case gpt2: splitter.gpt2_words(0, splitter.size()); break;
-    case smollm: splitter.smollm_words(); break;
-    case llama3: splitter.llama3_words(3, false); break;
-    case qwen2: splitter.llama3_words(1, false); break;
-    case qwen35: splitter.llama3_words(1, true); break;
-    case gemma4: splitter.newline_runs(); break;
+    case default_rule:
+      splitter.default_words();
+      break;
+    case gpt2:
+      splitter.gpt2_words(0, splitter.size());
+      break;
+    case smollm:
+      splitter.smollm_words();
+      break;
+    case llama3:
+      splitter.llama3_words(3, false);
+      break;
+    case qwen2:
+      splitter.llama3_words(1, false);
+      break;
+    case qwen35:
+      splitter.llama3_words(1, true);
+      break;
+    case gemma4:
+      splitter.newline_runs();
+      break;
   }
   return ends;
 }

@@ -7,7 +7,9 @@
 namespace lockstep::text {
 namespace {
 
-bool is_c_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_c_space(char c) {
+  return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 }  // namespace
 
@@ -32,10 +34,10 @@ std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_spe
   std::vector<Fragment> fragments;
   if (text.empty()) return fragments;
 
-  // Each end position waits in the list of one token: the longest that may still end there. It moves
-  // to the next shorter one when its start turns out to be cut already, so the lists never hold more
-  // than one entry per byte.
-  std::map<int32_t, std::vector<size_t>> waiting;   // by rank, hence longest first
+  // Each end position waits in the list of one token: the longest that may still end there. It
+  // moves to the next shorter one when its start turns out to be cut already, so the lists never
+  // hold more than one entry per byte.
+  std::map<int32_t, std::vector<size_t>> waiting;  // by rank, hence longest first
   if (!tokens_.empty()) {
     AhoCorasick::State state = AhoCorasick::kStart;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -53,7 +55,7 @@ std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_spe
   // exactly when the first or the last byte of the new one is taken.
   std::vector<bool> taken(text.size(), false);
   struct Cut {
-    size_t begin, end, resume;   // resume: where the text goes on, after dropped white space
+    size_t begin, end, resume;  // resume: where the text goes on, after dropped white space
     int32_t token;
   };
   std::vector<Cut> cuts;

@@ -18,9 +18,9 @@ struct Fragment {
 
 struct SpecialToken {
   int32_t id = -1;
-  std::string_view text;       // not empty; must outlive the SpecialTokens
-  bool always = false;         // cut out even when special tokens are not parsed (user-defined ones)
-  bool strip_right = false;    // white space after it is dropped
+  std::string_view text;     // not empty; must outlive the SpecialTokens
+  bool always = false;       // cut out even when special tokens are not parsed (user-defined ones)
+  bool strip_right = false;  // white space after it is dropped
 };
 
 // The rule is llama.cpp's: take the tokens from the longest to the shortest (equal lengths: by id),
@@ -38,8 +38,8 @@ class SpecialTokens {
  private:
   int32_t allowed(int32_t rank, bool parse_special) const;
 
-  std::vector<SpecialToken> tokens_;   // by rank: longest first
-  AhoCorasick automaton_;              // patterns are ranks
+  std::vector<SpecialToken> tokens_;  // by rank: longest first
+  AhoCorasick automaton_;             // patterns are ranks
 };
 
 }  // namespace lockstep::text

@@ -12,9 +12,10 @@
 namespace lockstep::text {
 namespace {
 
-// A number that is the lower the higher the score is. The score is no NaN, so kNever is not reached.
+// A number that is the lower the higher the score is. The score is no NaN, so kNever is not
+// reached.
 uint32_t priority_of(float score) {
-  const auto bits = std::bit_cast<uint32_t>(score == 0.0f ? 0.0f : score);   // -0 equals 0
+  const auto bits = std::bit_cast<uint32_t>(score == 0.0f ? 0.0f : score);  // -0 equals 0
   return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
@@ -27,8 +28,10 @@ Spm::Spm(const Vocabulary& vocabulary, const std::string& file) : vocabulary_(vo
     if (id == kNoToken && byte != 0) id = vocabulary.find({&raw, 1});
     if (id == kNoToken) id = vocabulary.role(Role::unk);
     if (id == kNoToken) {
-      throw Error(ExitCode::bad_file, fmt::format("{}: the vocabulary has no token for byte <0x{:02X}> and no "
-                                                  "unknown token", file, byte));
+      throw Error(ExitCode::bad_file,
+                  fmt::format("{}: the vocabulary has no token for byte <0x{:02X}> and no "
+                              "unknown token",
+                              file, byte));
     }
     byte_tokens_[static_cast<size_t>(byte)] = id;
   }
@@ -38,7 +41,8 @@ void Spm::encode(std::string_view text, std::vector<int32_t>& ids) const {
   std::vector<Symbol> symbols;
   symbols.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    // By the lead byte alone: in broken UTF-8 a symbol may take in whatever follows, as in llama.cpp.
+    // By the lead byte alone: in broken UTF-8 a symbol may take in whatever follows, as in
+    // llama.cpp.
     const size_t length =
         std::min(announced_length(static_cast<uint8_t>(text[at])), text.size() - at);
     const int32_t id = vocabulary_.find(text.substr(at, length));

@@ -1,4 +1,5 @@
-// Stop strings: ends a text where one of several strings appears, wherever the tokens' borders fall.
+// Stop strings: ends a text where one of several strings appears, wherever the tokens' borders
+// fall.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,17 @@ class StopStrings {
   // Throws Error(bad_use) for an empty stop string. Repeated ones count once.
   explicit StopStrings(std::vector<std::string> stops);
 
-  // Appends text; returns what can no longer become part of a stop string, and after a stop nothing.
+  // Appends text; returns what can no longer become part of a stop string, and after a stop
+  // nothing.
   std::string push(std::string_view text);
   // The end of the text: what was held back. The object may then be used for another text.
   std::string flush();
 
   bool stopped() const { return stop_ >= 0; }
   // The stop string that ended the text; empty while there is none.
-  std::string_view stop() const { return stopped() ? stops_[static_cast<size_t>(stop_)] : std::string_view(); }
+  std::string_view stop() const {
+    return stopped() ? stops_[static_cast<size_t>(stop_)] : std::string_view();
+  }
   size_t held_back() const { return held_.size() - start_; }
 
  private:
@@ -35,8 +39,8 @@ class StopStrings {
   std::vector<std::string> stops_;
   AhoCorasick automaton_;
   AhoCorasick::State state_ = AhoCorasick::kStart;
-  std::string held_;    // from start_ on: the last automaton_.depth(state_) bytes
-  size_t start_ = 0;    // what lies before is given out; it is dropped now and then, to stay linear
+  std::string held_;  // from start_ on: the last automaton_.depth(state_) bytes
+  size_t start_ = 0;  // what lies before is given out; it is dropped now and then, to stay linear
   int stop_ = -1;
 };
 

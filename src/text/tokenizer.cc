@@ -12,8 +12,8 @@
 namespace lockstep::text {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";   // U+2581
-constexpr size_t kMaxTextBytes = size_t{512} << 20;       // 32-bit offsets hold it with spaces tripled
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+constexpr size_t kMaxTextBytes = size_t{512} << 20;  // 32-bit offsets hold it with spaces tripled
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
@@ -52,9 +52,12 @@ std::optional<char> byte_of(std::string_view text) {
 
 std::string_view kind_name(VocabularyKind kind) {
   switch (kind) {
-    case VocabularyKind::byte_bpe: return "BPE";
-    case VocabularyKind::spm: return "SPM";
-    case VocabularyKind::raw_bpe: return "BPE over characters";
+    case VocabularyKind::byte_bpe:
+      return "BPE";
+    case VocabularyKind::spm:
+      return "SPM";
+    case VocabularyKind::raw_bpe:
+      return "BPE over characters";
   }
   return "";
 }
@@ -86,7 +89,7 @@ struct Tokenizer::Parts {
 };
 
 Digest Tokenizer::Parts::compute_hash() const {
-  std::string bytes;   // gathered first: a quarter of a million tokens are too many small updates
+  std::string bytes;  // gathered first: a quarter of a million tokens are too many small updates
   const auto put = [&](const auto& value) {
     bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
@@ -107,7 +110,7 @@ Digest Tokenizer::Parts::compute_hash() const {
 
 void Tokenizer::Parts::encode_spm(std::string_view text, const std::vector<Fragment>& fragments,
                                   std::vector<int32_t>& ids) const {
-  bool after_special = true;   // the start of the text counts as one
+  bool after_special = true;  // the start of the text counts as one
   for (const Fragment& fragment : fragments) {
     if (fragment.token >= 0) {
       ids.push_back(fragment.token);
@@ -136,7 +139,9 @@ void Tokenizer::Parts::encode_bpe(std::string_view text, const std::vector<Fragm
   }
 }
 
-Tokenizer Tokenizer::load(const gguf::File& file) { return Tokenizer(VocabularySource::read(file)); }
+Tokenizer Tokenizer::load(const gguf::File& file) {
+  return Tokenizer(VocabularySource::read(file));
+}
 
 Tokenizer::Tokenizer(const VocabularySource& source)
     : parts_(std::make_shared<const Parts>(source)) {}
@@ -144,8 +149,9 @@ Tokenizer::Tokenizer(const VocabularySource& source)
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special,
                                        bool parse_special) const {
   if (text.size() >= kMaxTextBytes) {
-    throw Error(ExitCode::bad_use, fmt::format("a text of {} bytes is too long to encode (limit {})",
-                                               text.size(), kMaxTextBytes));
+    throw Error(ExitCode::bad_use,
+                fmt::format("a text of {} bytes is too long to encode (limit {})", text.size(),
+                            kMaxTextBytes));
   }
   std::vector<int32_t> ids;
   if (add_special && add_bos()) ids.push_back(bos());
@@ -183,22 +189,40 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool special) const 
   return bytes;
 }
 
-int32_t Tokenizer::n_vocab() const { return parts_->vocabulary.size(); }
+int32_t Tokenizer::n_vocab() const {
+  return parts_->vocabulary.size();
+}
 
-std::string_view Tokenizer::token_text(int32_t id) const { return parts_->vocabulary.text(id); }
+std::string_view Tokenizer::token_text(int32_t id) const {
+  return parts_->vocabulary.text(id);
+}
 
 std::optional<int32_t> Tokenizer::find(std::string_view token_text) const {
   const int32_t id = parts_->vocabulary.find(token_text);
   return id == kNoToken ? std::nullopt : std::optional(id);
 }
 
-int32_t Tokenizer::bos() const { return parts_->vocabulary.role(Role::bos); }
-int32_t Tokenizer::eos() const { return parts_->vocabulary.role(Role::eos); }
-int32_t Tokenizer::eot() const { return parts_->vocabulary.role(Role::eot); }
-int32_t Tokenizer::pad() const { return parts_->vocabulary.role(Role::pad); }
-bool Tokenizer::add_bos() const { return parts_->vocabulary.add_bos(); }
-bool Tokenizer::add_eos() const { return parts_->vocabulary.add_eos(); }
-bool Tokenizer::is_eog(int32_t id) const { return parts_->vocabulary.is_eog(id); }
+int32_t Tokenizer::bos() const {
+  return parts_->vocabulary.role(Role::bos);
+}
+int32_t Tokenizer::eos() const {
+  return parts_->vocabulary.role(Role::eos);
+}
+int32_t Tokenizer::eot() const {
+  return parts_->vocabulary.role(Role::eot);
+}
+int32_t Tokenizer::pad() const {
+  return parts_->vocabulary.role(Role::pad);
+}
+bool Tokenizer::add_bos() const {
+  return parts_->vocabulary.add_bos();
+}
+bool Tokenizer::add_eos() const {
+  return parts_->vocabulary.add_eos();
+}
+bool Tokenizer::is_eog(int32_t id) const {
+  return parts_->vocabulary.is_eog(id);
+}
 
 std::vector<int32_t> Tokenizer::eog_tokens() const {
   std::vector<int32_t> ids;
@@ -212,7 +236,9 @@ bool Tokenizer::is_control(int32_t id) const {
   return id >= 0 && id < n_vocab() && (parts_->vocabulary.flags(id) & kControl) != 0;
 }
 
-const Digest& Tokenizer::vocabulary_hash() const { return parts_->hash; }
+const Digest& Tokenizer::vocabulary_hash() const {
+  return parts_->hash;
+}
 
 std::string Tokenizer::description() const {
   const Vocabulary& vocabulary = parts_->vocabulary;

@@ -24,7 +24,9 @@ struct AsciiClasses {
   }
 };
 
-bool continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
+bool continues(uint8_t byte) {
+  return (byte & 0xC0) == 0x80;
+}
 
 }  // namespace
 

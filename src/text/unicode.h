@@ -15,9 +15,9 @@ inline constexpr uint32_t kReplacement = 0xFFFD;
 // of llama.cpp b11434's tables, because the ids depend on it.
 enum class CharClass : uint8_t { other, letter, number, mark, punctuation, symbol, space };
 
-CharClass char_class(uint32_t code_point);   // numbers above 0x10FFFF are `other`
+CharClass char_class(uint32_t code_point);  // numbers above 0x10FFFF are `other`
 
-void append_utf8(std::string& out, uint32_t code_point);   // code_point <= 0x10FFFF
+void append_utf8(std::string& out, uint32_t code_point);  // code_point <= 0x10FFFF
 
 // The code points of text as llama.cpp's BPE sees them: a byte that starts no sequence becomes
 // U+FFFD by itself, overlong forms and surrogates pass (so C0 80 is U+0000), and only numbers above

@@ -15,8 +15,8 @@ size_t length_of(uint8_t lead) {
   return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-// Whether byte may come at place index (1 to 3) after this lead byte. Only the second byte depends on
-// the lead: it is what rules out overlong forms, surrogates and numbers above U+10FFFF.
+// Whether byte may come at place index (1 to 3) after this lead byte. Only the second byte depends
+// on the lead: it is what rules out overlong forms, surrogates and numbers above U+10FFFF.
 bool may_continue(uint8_t lead, size_t index, uint8_t byte) {
   uint8_t low = 0x80, high = 0xBF;
   if (index == 1) {
@@ -49,9 +49,14 @@ std::string Utf8Stream::push(std::string_view bytes) {
       pending_.clear();
     }
     switch (length_of(byte)) {
-      case 0: out += kReplacementUtf8; break;
-      case 1: out.push_back(c); break;
-      default: pending_.push_back(c);
+      case 0:
+        out += kReplacementUtf8;
+        break;
+      case 1:
+        out.push_back(c);
+        break;
+      default:
+        pending_.push_back(c);
     }
   }
   return out;

@@ -7,8 +7,8 @@
 
 namespace lockstep::text {
 
-// Ill-formed input becomes U+FFFD, one for each maximal subpart (Unicode 15.1, section 3.9, D93b: what
-// browsers and Python do). The output depends on the bytes alone and not on how they were cut.
+// Ill-formed input becomes U+FFFD, one for each maximal subpart (Unicode 15.1, section 3.9, D93b:
+// what browsers and Python do). The output depends on the bytes alone and not on how they were cut.
 class Utf8Stream {
  public:
   // The characters that are complete now.
@@ -19,7 +19,7 @@ class Utf8Stream {
   size_t pending() const { return pending_.size(); }
 
  private:
-  std::string pending_;   // the start of one character, valid so far
+  std::string pending_;  // the start of one character, valid so far
 };
 
 // The whole of bytes at once.

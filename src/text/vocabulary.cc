@@ -23,42 +23,67 @@ constexpr std::string_view kRoleKeys[kRoles] = {
 // vocabulary has several, the first one here wins (llama.cpp takes whichever its hash table meets
 // first).
 constexpr std::string_view kEotNames[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-    "<EOT>", "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"};
+    "<|eot_id|>",        "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
+    "<|end_of_text|>",   "<EOT>",      "_<EOT>",  "[EOT]",         "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>"};
 constexpr std::string_view kEomNames[] = {"<|eom_id|>"};
-constexpr std::string_view kFimPrefixNames[] = {
-    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
-    "<|code_prefix|>", "<|prefix|>"};
-constexpr std::string_view kFimSuffixNames[] = {
-    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
-    "<|code_suffix|>", "<|suffix|>"};
-constexpr std::string_view kFimMiddleNames[] = {
-    "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>",
-    "<|code_middle|>", "<|middle|>"};
+constexpr std::string_view kFimPrefixNames[] = {"<|fim_prefix|>",  "<fim-prefix>", "<fim_prefix>",
+                                                "<｜fim▁begin｜>", "<PRE>",        "▁<PRE>",
+                                                "<|code_prefix|>", "<|prefix|>"};
+constexpr std::string_view kFimSuffixNames[] = {"<|fim_suffix|>",  "<fim-suffix>", "<fim_suffix>",
+                                                "<｜fim▁hole｜>",  "<SUF>",        "▁<SUF>",
+                                                "<|code_suffix|>", "<|suffix|>"};
+constexpr std::string_view kFimMiddleNames[] = {"<|fim_middle|>",  "<fim-middle>", "<fim_middle>",
+                                                "<｜fim▁end｜>",   "<MID>",        "▁<MID>",
+                                                "<|code_middle|>", "<|middle|>"};
 constexpr std::string_view kFimPadNames[] = {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>",
                                              "[PAD]"};
 constexpr std::string_view kFimRepoNames[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
                                               "<REPO>", "<reponame>"};
 constexpr std::string_view kFimSeparatorNames[] = {"<|file_sep|>"};
 
-constexpr std::string_view kEogNames[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
-    "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
-    "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-    "<｜end▁of▁sentence｜>", "[e~["};
+constexpr std::string_view kEogNames[] = {"<|eot_id|>",
+                                          "<|im_end|>",
+                                          "<|end|>",
+                                          "<|return|>",
+                                          "<|call|>",
+                                          "<|flush|>",
+                                          "<|calls|>",
+                                          "<end_of_turn>",
+                                          "<|endoftext|>",
+                                          "</s>",
+                                          "<|eom_id|>",
+                                          "<EOT>",
+                                          "_<EOT>",
+                                          "[EOT]",
+                                          "[EOS]",
+                                          "<|end_of_text|>",
+                                          "<end_of_utterance>",
+                                          "<eos>",
+                                          "<turn|>",
+                                          "<|tool_response>",
+                                          "<｜end▁of▁sentence｜>",
+                                          "[e~["};
 // gpt-oss: always printed.
 constexpr std::string_view kPrintedNames[] = {"<|channel|>", "<|message|>", "<|start|>",
                                               "<|constrain|>"};
 
 uint8_t flags_of_type(int64_t type) {
   switch (type) {
-    case 1: return kNormal;
-    case 2: return kUnknown;
-    case 3: return kControl;
-    case 4: return kUserDefined;
-    case 5: return kUnused;
-    case 6: return kByte;
-    default: return 0;
+    case 1:
+      return kNormal;
+    case 2:
+      return kUnknown;
+    case 3:
+      return kControl;
+    case 4:
+      return kUserDefined;
+    case 5:
+      return kUnused;
+    case 6:
+      return kByte;
+    default:
+      return 0;
   }
 }
 
@@ -98,8 +123,9 @@ VocabularySource VocabularySource::read(const gguf::File& file) {
   source.file = file.name();
   const auto kind = file.string(prefix + "model");
   if (!kind) {
-    file.fail("no tokenizer.ggml.model: the file has no vocabulary (convert it again with its "
-              "tokenizer)");
+    file.fail(
+        "no tokenizer.ggml.model: the file has no vocabulary (convert it again with its "
+        "tokenizer)");
   }
   source.kind = *kind;
   source.pre = file.string(prefix + "pre").value_or("");
@@ -145,7 +171,7 @@ Vocabulary::Vocabulary(const VocabularySource& source) : file_(source.file) {
     add_bos_ = pre_tokenizer_->add_bos;
   } else if (source.kind == "llama") {
     kind_ = VocabularyKind::spm;
-    pre_tokenizer_ = find_pre_tokenizer("default");   // has no effect on this kind
+    pre_tokenizer_ = find_pre_tokenizer("default");  // has no effect on this kind
     roles_[static_cast<size_t>(Role::bos)] = 1;
     roles_[static_cast<size_t>(Role::eos)] = 2;
     roles_[static_cast<size_t>(Role::unk)] = 0;
@@ -155,8 +181,10 @@ Vocabulary::Vocabulary(const VocabularySource& source) : file_(source.file) {
     kind_ = VocabularyKind::raw_bpe;
     pre_tokenizer_ = find_pre_tokenizer("gemma4");
   } else {
-    fail(fmt::format("tokenizer model \"{}\" is not known to this version (known: gpt2, llama, "
-                     "gemma4)", source.kind));
+    fail(
+        fmt::format("tokenizer model \"{}\" is not known to this version (known: gpt2, llama, "
+                    "gemma4)",
+                    source.kind));
   }
   if (kind_ != VocabularyKind::spm && !source.has_merges) {
     fail("no tokenizer.ggml.merges, which tokenizer model \"" + source.kind + "\" needs");
@@ -170,7 +198,7 @@ Vocabulary::Vocabulary(const VocabularySource& source) : file_(source.file) {
   set_roles(source);
   add_bos_ = source.add_bos.value_or(add_bos_);
   add_eos_ = source.add_eos.value_or(add_eos_);
-  if (kind_ == VocabularyKind::raw_bpe) add_bos_ = true;   // llama.cpp's override for Gemma 4
+  if (kind_ == VocabularyKind::raw_bpe) add_bos_ = true;  // llama.cpp's override for Gemma 4
   find_roles_by_text();
   find_eog();
   if (add_bos_ && role(Role::bos) == kNoToken) {
@@ -192,17 +220,21 @@ void Vocabulary::copy_tokens(const VocabularySource& source) {
   }
   // Longer arrays than needed are tolerated, as llama.cpp does.
   if (!source.scores.empty() && source.scores.size() < n) {
-    fail(fmt::format("tokenizer.ggml.scores has {} entries for {} tokens", source.scores.size(), n));
+    fail(
+        fmt::format("tokenizer.ggml.scores has {} entries for {} tokens", source.scores.size(), n));
   }
   if (!source.types.empty() && source.types.size() < n) {
-    fail(fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens", source.types.size(), n));
+    fail(fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens", source.types.size(),
+                     n));
   }
-  const auto name_of_empty = [](size_t id) { return fmt::format("[EMPTY_{}]", id); };   // llama.cpp's
+  const auto name_of_empty = [](size_t id) {
+    return fmt::format("[EMPTY_{}]", id);
+  };  // llama.cpp's
   size_t bytes = 0;
   for (size_t i = 0; i < n; ++i) {
     bytes += source.tokens[i].empty() ? name_of_empty(i).size() : source.tokens[i].size();
   }
-  arena_.reserve(bytes);   // never grows after this, so the views stay
+  arena_.reserve(bytes);  // never grows after this, so the views stay
   texts_.reserve(n);
   ids_.reserve(n);
   scores_.assign(n, 0.0f);

@@ -19,33 +19,49 @@ inline constexpr int32_t kNoToken = -1;
 
 // tokenizer.ggml.model: gpt2, llama, gemma4.
 enum class VocabularyKind : uint8_t {
-  byte_bpe,   // merges over GPT-2's printable stand-ins for bytes
-  spm,        // scores, U+2581 for spaces, <0xHH> for bytes
-  raw_bpe,    // merges over UTF-8 characters, U+2581 for spaces, <0xHH> for bytes
+  byte_bpe,  // merges over GPT-2's printable stand-ins for bytes
+  spm,       // scores, U+2581 for spaces, <0xHH> for bytes
+  raw_bpe,   // merges over UTF-8 characters, U+2581 for spaces, <0xHH> for bytes
 };
 
 // What a token is: bits, because llama.cpp adds `control` to end-of-generation tokens that a file
 // calls normal.
 enum TokenFlag : uint8_t {
-  kNormal = 1, kUnknown = 2, kControl = 4, kUserDefined = 8, kUnused = 16, kByte = 32,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 4,
+  kUserDefined = 8,
+  kUnused = 16,
+  kByte = 32,
 };
 
 // The special roles. The fim_* are fill-in-the-middle marks.
 enum class Role : uint8_t {
-  bos, eos, eot, eom, unk, pad, fim_prefix, fim_suffix, fim_middle, fim_pad, fim_repo, fim_separator,
+  bos,
+  eos,
+  eot,
+  eom,
+  unk,
+  pad,
+  fim_prefix,
+  fim_suffix,
+  fim_middle,
+  fim_pad,
+  fim_repo,
+  fim_separator,
 };
 inline constexpr size_t kRoles = 12;
 
 // What a file says about its vocabulary, unchecked. The views point into the file.
 struct VocabularySource {
-  std::string file;           // name for messages
-  std::string kind;           // tokenizer.ggml.model
-  std::string pre;            // tokenizer.ggml.pre, empty if absent
-  std::string model_name;     // general.name, empty if absent
+  std::string file;        // name for messages
+  std::string kind;        // tokenizer.ggml.model
+  std::string pre;         // tokenizer.ggml.pre, empty if absent
+  std::string model_name;  // general.name, empty if absent
   std::vector<std::string_view> tokens;
   std::vector<std::string_view> merges;
-  std::vector<double> scores;     // empty: absent
-  std::vector<int64_t> types;     // GGUF's numbers; empty: absent
+  std::vector<double> scores;  // empty: absent
+  std::vector<int64_t> types;  // GGUF's numbers; empty: absent
   bool has_merges = false;
   std::array<std::optional<int64_t>, kRoles> roles;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
@@ -66,7 +82,7 @@ class Vocabulary {
   std::string_view text(int32_t id) const { return texts_[static_cast<size_t>(id)]; }
   float score(int32_t id) const { return scores_[static_cast<size_t>(id)]; }
   uint8_t flags(int32_t id) const { return flags_[static_cast<size_t>(id)]; }
-  int32_t find(std::string_view text) const;   // kNoToken when it is no token
+  int32_t find(std::string_view text) const;  // kNoToken when it is no token
   size_t max_token_bytes() const { return max_token_bytes_; }
 
   int32_t role(Role role) const { return roles_[static_cast<size_t>(role)]; }
@@ -86,7 +102,7 @@ class Vocabulary {
   std::string file_;
   VocabularyKind kind_ = VocabularyKind::byte_bpe;
   const PreTokenizerRule* pre_tokenizer_ = nullptr;
-  std::vector<char> arena_;                      // the bytes behind texts_
+  std::vector<char> arena_;  // the bytes behind texts_
   std::vector<std::string_view> texts_;
   std::unordered_map<std::string_view, int32_t> ids_;
   std::vector<float> scores_;

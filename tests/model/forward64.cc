@@ -16,7 +16,8 @@ using Row = std::vector<double>;
 
 class Reference {
  public:
-  explicit Reference(const gguf::File& file) : file_(file), arch_(*file.string("general.architecture")) {}
+  explicit Reference(const gguf::File& file)
+      : file_(file), arch_(*file.string("general.architecture")) {}
 
   std::vector<Row> run(std::span<const int32_t> tokens);
 
@@ -78,7 +79,8 @@ class Reference {
     double magnitude = 1;
   };
   Rotation rotation(bool sliding, int64_t n_rot) const;
-  void rotate(std::vector<Row>& rows, int64_t head_dim, int64_t n_rot, const Rotation& rotation) const;
+  void rotate(std::vector<Row>& rows, int64_t head_dim, int64_t n_rot,
+              const Rotation& rotation) const;
   std::vector<bool> sliding_layers(int64_t n_layer, int64_t window) const;
 
   const gguf::File& file_;
@@ -89,7 +91,8 @@ class Reference {
 Reference::Rotation Reference::rotation(bool sliding, int64_t n_rot) const {
   Rotation result;
   const double dim = static_cast<double>(n_rot);
-  const double base = sliding ? number("rope.freq_base_swa", 10000) : number("rope.freq_base", 10000);
+  const double base =
+      sliding ? number("rope.freq_base_swa", 10000) : number("rope.freq_base", 10000);
   for (int64_t i = 0; i < n_rot / 2; ++i) {
     result.frequency.push_back(1 / std::pow(base, 2 * static_cast<double>(i) / dim));
   }
@@ -102,11 +105,13 @@ Reference::Rotation Reference::rotation(bool sliding, int64_t n_rot) const {
   }
   const std::string kind = file_.string(arch_ + ".rope.scaling.type").value_or("linear");
   const double factor = number("rope.scaling.factor", number("rope.scale_linear", 1));
-  const double original = number("rope.scaling.original_context_length", number("context_length", 0));
+  const double original =
+      number("rope.scaling.original_context_length", number("context_length", 0));
   if (kind == "linear") {
     for (double& f : result.frequency) f /= factor;
   } else if (kind == "llama3" && !factors) {
-    const double low = number("rope.scaling.low_freq_factor", 1), high = number("rope.scaling.high_freq_factor", 4);
+    const double low = number("rope.scaling.low_freq_factor", 1),
+                 high = number("rope.scaling.high_freq_factor", 4);
     for (double& f : result.frequency) {
       const double wavelength = 2 * std::numbers::pi / f;
       if (wavelength > original / low) {
@@ -120,8 +125,10 @@ Reference::Rotation Reference::rotation(bool sliding, int64_t n_rot) const {
     const auto correction = [&](double turns) {
       return dim * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
     };
-    const double low = std::max(0.0, std::floor(correction(number("rope.scaling.yarn_beta_fast", 32))));
-    double high = std::min(dim - 1, std::ceil(correction(number("rope.scaling.yarn_beta_slow", 1))));
+    const double low =
+        std::max(0.0, std::floor(correction(number("rope.scaling.yarn_beta_fast", 32))));
+    double high =
+        std::min(dim - 1, std::ceil(correction(number("rope.scaling.yarn_beta_slow", 1))));
     if (low == high) high += 0.001;
     const double ext = number("rope.scaling.yarn_ext_factor", 1);
     for (size_t i = 0; i < result.frequency.size(); ++i) {
@@ -135,14 +142,16 @@ Reference::Rotation Reference::rotation(bool sliding, int64_t n_rot) const {
   return result;
 }
 
-void Reference::rotate(std::vector<Row>& rows, int64_t head_dim, int64_t n_rot, const Rotation& rotation) const {
+void Reference::rotate(std::vector<Row>& rows, int64_t head_dim, int64_t n_rot,
+                       const Rotation& rotation) const {
   const bool halves = arch_ == "gemma3";
   for (size_t position = 0; position < rows.size(); ++position) {
     Row& row = rows[position];
     for (size_t head = 0; head < row.size(); head += static_cast<size_t>(head_dim)) {
       for (size_t i = 0; i < static_cast<size_t>(n_rot / 2); ++i) {
         const double angle = static_cast<double>(position) * rotation.frequency[i];
-        const double c = std::cos(angle) * rotation.magnitude, s = std::sin(angle) * rotation.magnitude;
+        const double c = std::cos(angle) * rotation.magnitude,
+                     s = std::sin(angle) * rotation.magnitude;
         double& a = row[head + (halves ? i : 2 * i)];
         double& b = row[head + (halves ? i + static_cast<size_t>(n_rot / 2) : 2 * i + 1)];
         const double rotated = a * c - b * s;
@@ -158,7 +167,8 @@ std::vector<bool> Reference::sliding_layers(int64_t n_layer, int64_t window) con
   if (arch_ != "gemma3" || window == 0) return sliding;
   const gguf::Value* value = file_.find(arch_ + ".attention.sliding_window_pattern");
   if (value != nullptr && value->type == gguf::ValueType::array) {
-    return std::get<std::vector<bool>>(file_.array(arch_ + ".attention.sliding_window_pattern")->elements);
+    return std::get<std::vector<bool>>(
+        file_.array(arch_ + ".attention.sliding_window_pattern")->elements);
   }
   const auto period = static_cast<int64_t>(number("attention.sliding_window_pattern", 6));
   for (int64_t i = 0; i < n_layer; ++i) sliding[static_cast<size_t>(i)] = (i + 1) % period != 0;
@@ -169,12 +179,16 @@ std::vector<Row> Reference::run(std::span<const int32_t> tokens) {
   const bool gemma = arch_ == "gemma3";
   const auto integer = [&](const char* name) { return static_cast<int64_t>(number(name, 0)); };
   const int64_t n_layer = integer("block_count"), n_head = integer("attention.head_count");
-  const auto n_head_kv = static_cast<int64_t>(number("attention.head_count_kv", static_cast<double>(n_head)));
+  const auto n_head_kv =
+      static_cast<int64_t>(number("attention.head_count_kv", static_cast<double>(n_head)));
   const int64_t n_embd = integer("embedding_length");
-  const auto head_dim = static_cast<int64_t>(number("attention.key_length", static_cast<double>(n_embd / n_head)));
-  const auto n_rot = static_cast<int64_t>(number("rope.dimension_count", static_cast<double>(head_dim)));
+  const auto head_dim =
+      static_cast<int64_t>(number("attention.key_length", static_cast<double>(n_embd / n_head)));
+  const auto n_rot =
+      static_cast<int64_t>(number("rope.dimension_count", static_cast<double>(head_dim)));
   const int64_t window = integer("attention.sliding_window");
-  const double scale = 1 / std::sqrt(static_cast<double>(gemma && n_layer == 62 ? n_embd / n_head : head_dim));
+  const double scale =
+      1 / std::sqrt(static_cast<double>(gemma && n_layer == 62 ? n_embd / n_head : head_dim));
   const std::vector<bool> sliding = sliding_layers(n_layer, window);
 
   std::vector<Row> h;
@@ -198,8 +212,9 @@ std::vector<Row> Reference::run(std::span<const int32_t> tokens) {
     const bool fused = has(b + "attn_qkv.weight");
     std::vector<Row> q = fused ? linear(x, b + "attn_qkv", 0, n_q) : linear(x, b + "attn_q");
     std::vector<Row> k = fused ? linear(x, b + "attn_qkv", n_q, n_kv) : linear(x, b + "attn_k");
-    std::vector<Row> v = fused ? linear(x, b + "attn_qkv", n_q + n_kv, n_kv) : linear(x, b + "attn_v");
-    if (fused && has(b + "attn_q.bias")) {   // fused weights with the biases apart
+    std::vector<Row> v =
+        fused ? linear(x, b + "attn_qkv", n_q + n_kv, n_kv) : linear(x, b + "attn_v");
+    if (fused && has(b + "attn_q.bias")) {  // fused weights with the biases apart
       add_bias(q, b + "attn_q.bias");
       add_bias(k, b + "attn_k.bias");
       add_bias(v, b + "attn_v.bias");
@@ -221,7 +236,8 @@ std::vector<Row> Reference::run(std::span<const int32_t> tokens) {
         Row p;
         for (auto j = static_cast<size_t>(first); j <= t; ++j) {
           double score = 0;
-          for (size_t i = 0; i < static_cast<size_t>(head_dim); ++i) score += q[t][at + i] * k[j][kv_at + i];
+          for (size_t i = 0; i < static_cast<size_t>(head_dim); ++i)
+            score += q[t][at + i] * k[j][kv_at + i];
           p.push_back(score * scale);
         }
         const double most = *std::max_element(p.begin(), p.end());
@@ -266,7 +282,8 @@ std::vector<Row> Reference::run(std::span<const int32_t> tokens) {
 
 }  // namespace
 
-std::vector<std::vector<double>> forward64(const gguf::File& file, std::span<const int32_t> tokens) {
+std::vector<std::vector<double>> forward64(const gguf::File& file,
+                                           std::span<const int32_t> tokens) {
   return Reference(file).run(tokens);
 }
 

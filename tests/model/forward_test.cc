@@ -1,6 +1,6 @@
 // The op lists of both architectures against a plain binary64 forward pass (forward64.cc). With F32
-// weights and an F32 cache the engine only differs by binary32 roundings, so the bound is tight; every
-// variation must also matter: the plain model's logits are far outside the bound.
+// weights and an F32 cache the engine only differs by binary32 roundings, so the bound is tight;
+// every variation must also matter: the plain model's logits are far outside the bound.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 namespace lockstep::model {
 namespace {
 
-constexpr double kBound = 2e-4;   // of logits whose spread is about 1
+constexpr double kBound = 5e-5;  // of logits whose spread is about 1
 constexpr int64_t kPositions = 90;
 
 struct Variation {
   std::string name;
   TinyShape shape;
-  std::function<void(TinyModel&)> change;   // null: this is a base
+  std::function<void(TinyModel&)> change;  // null: this is a base
 };
 
 TinyShape gemma() {
@@ -50,10 +50,12 @@ std::vector<Variation> variations() {
       {"llama untied", with(llama, [](auto& s) { s.tied = false; }), nullptr},
       {"llama biases", with(llama, [](auto& s) { s.biases = true; }), nullptr},
       {"llama fused qkv", with(llama, [](auto& s) { s.fused_qkv = true; }), nullptr},
-      {"llama fused qkv with bias", with(llama, [](auto& s) { s.fused_qkv = s.biases = true; }), nullptr},
+      {"llama fused qkv with bias", with(llama, [](auto& s) { s.fused_qkv = s.biases = true; }),
+       nullptr},
       {"llama one kv head", with(llama, [](auto& s) { s.n_head_kv = 1; }), nullptr},
       {"llama as many kv heads", with(llama, [](auto& s) { s.n_head_kv = 4; }), nullptr},
-      {"llama odd widths", with(llama, [](auto& s) { s.n_embd = 45, s.n_ff = 77, s.head_dim = 14; }), nullptr},
+      {"llama odd widths",
+       with(llama, [](auto& s) { s.n_embd = 45, s.n_ff = 77, s.head_dim = 14; }), nullptr},
       {"llama fused qkv, biases apart", with(llama, [](auto& s) { s.fused_qkv = true; }),
        [](TinyModel& m) {
          for (const char* block : {"blk.0.", "blk.1."}) {
@@ -69,7 +71,8 @@ std::vector<Variation> variations() {
          m.text("rope.scaling.type", "linear");
          m.f32("rope.scaling.factor", 4.0f);
        }},
-      {"llama linear by its old key", llama, [](TinyModel& m) { m.f32("rope.scale_linear", 3.0f); }},
+      {"llama linear by its old key", llama,
+       [](TinyModel& m) { m.f32("rope.scale_linear", 3.0f); }},
       {"llama rope_freqs", llama, [](TinyModel& m) { m.vector("rope_freqs.weight", 8, 1, 8); }},
       {"llama rope_freqs and linear", llama,
        [](TinyModel& m) {
@@ -134,21 +137,36 @@ std::vector<Variation> variations() {
          m.f32("rope.scaling.factor", 4.0f);
          m.u32("rope.scaling.original_context_length", 256);
        }},
-      {"gemma3 capped logits", gemma(), [](TinyModel& m) { m.f32("final_logit_softcapping", 1.5f); }},
-      {"gemma3 of 62 layers", with(gemma(), [](auto& s) { s.n_layer = 62, s.n_head = 3, s.n_head_kv = 1; }),
-       nullptr},
+      {"gemma3 capped logits", gemma(),
+       [](TinyModel& m) { m.f32("final_logit_softcapping", 1.5f); }},
+      {"gemma3 of 62 layers",
+       with(gemma(), [](auto& s) { s.n_layer = 62, s.n_head = 3, s.n_head_kv = 1; }), nullptr},
   };
   return list;
 }
 
-double distance(const std::vector<std::vector<float>>& a, const std::vector<std::vector<double>>& b) {
+double distance(const std::vector<std::vector<float>>& a,
+                const std::vector<std::vector<double>>& b) {
   double most = 0;
   for (size_t t = 0; t < a.size(); ++t) {
     for (size_t i = 0; i < a[t].size(); ++i) {
-      most = std::max(most, std::abs(static_cast<double>(a[t][i]) - b[t][i]) / (1 + std::abs(b[t][i])));
+      most = std::max(most,
+                      std::abs(static_cast<double>(a[t][i]) - b[t][i]) / (1 + std::abs(b[t][i])));
     }
   }
   return most;
+}
+
+// Root mean square of the differences, over that of the exact logits.
+double spread(const std::vector<std::vector<float>>& a, const std::vector<std::vector<double>>& b) {
+  double difference = 0, size = 0;
+  for (size_t t = 0; t < a.size(); ++t) {
+    for (size_t i = 0; i < a[t].size(); ++i) {
+      difference += std::pow(static_cast<double>(a[t][i]) - b[t][i], 2);
+      size += b[t][i] * b[t][i];
+    }
+  }
+  return std::sqrt(difference / size);
 }
 
 std::vector<std::vector<float>> engine(const TinyModel& tiny, const std::vector<int32_t>& tokens,
@@ -167,24 +185,26 @@ TEST(Forward, FollowsTheFormulas) {
     if (variation.change) {
       variation.change(tiny);
       // The variation itself must be far outside the bound, or this test would not see it missed.
-      EXPECT_GT(distance(plain, forward64(tiny.file(), tokens)), 50 * kBound);
+      EXPECT_GT(distance(plain, forward64(tiny.file(), tokens)), 200 * kBound);
     }
     const double error = distance(engine(tiny, tokens), forward64(tiny.file(), tokens));
     EXPECT_LT(error, kBound);
     worst = std::max(worst, error);
   }
-  std::printf("%zu variations, %lld positions each: worst error %.2e, bound %.0e\n", variations().size(),
-              static_cast<long long>(kPositions), worst, kBound);
+  std::printf("%zu variations, %lld positions each: worst error %.2e, bound %.0e\n",
+              variations().size(), static_cast<long long>(kPositions), worst, kBound);
 }
 
-// Quantised weights and caches: the binary64 pass reads the same dequantised weights, so what is left
-// is the rounding of activations and of the cache.
+// Quantised weights and caches: the binary64 pass reads the same dequantised weights, so what is
+// left is the rounding of activations and of the cache.
 TEST(Forward, StaysCloseWithEveryWeightAndCacheType) {
   using gguf::TensorType;
+  double worst = 0;
   for (const char* architecture : {"llama", "gemma3"}) {
-    for (const TensorType type : {TensorType::f16, TensorType::bf16, TensorType::q4_0, TensorType::q4_1,
-                                  TensorType::q5_0, TensorType::q5_1, TensorType::q8_0, TensorType::q4_k,
-                                  TensorType::q5_k, TensorType::q6_k}) {
+    for (const TensorType type :
+         {TensorType::f16, TensorType::bf16, TensorType::q4_0, TensorType::q4_1, TensorType::q5_0,
+          TensorType::q5_1, TensorType::q8_0, TensorType::q4_k, TensorType::q5_k,
+          TensorType::q6_k}) {
       TinyShape shape;
       shape.architecture = architecture;
       shape.n_embd = shape.n_ff = 256;
@@ -194,14 +214,19 @@ TEST(Forward, StaysCloseWithEveryWeightAndCacheType) {
       const auto tokens = random_tokens(40, shape.n_vocab, 3);
       const auto exact = forward64(tiny.file(), tokens);
       for (const state::KvType kv : {state::KvType::f32, state::KvType::f16, state::KvType::q8_0}) {
-        const double error = distance(engine(tiny, tokens, kv), exact);
+        const double error = spread(engine(tiny, tokens, kv), exact);
         const bool floats = type == TensorType::f16 || type == TensorType::bf16;
-        const double bound = !floats || kv == state::KvType::q8_0 ? 0.15 : kv == state::KvType::f16 ? 5e-3 : kBound;
+        const double bound = !floats                     ? 0.04
+                             : kv == state::KvType::q8_0 ? 0.02
+                             : kv == state::KvType::f16  ? 2e-3
+                                                         : kBound;
+        worst = std::max(worst, error / bound);
         EXPECT_LT(error, bound) << architecture << " " << gguf::type_info(type).name << " "
                                 << kernels::kv_type_name(kv);
       }
     }
   }
+  std::printf("worst error %.0f %% of its bound\n", 100 * worst);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class Runner {
   // first_logits on, or what faulted, by op name.
   struct Result {
     std::vector<std::vector<float>> logits;
-    std::vector<std::pair<int64_t, std::string>> faults;   // row, op
+    std::vector<std::pair<int64_t, std::string>> faults;  // row, op
   };
   Result pass(std::span<const int32_t> tokens, int64_t first_logits = 0, int64_t keep = -1) {
     const auto rows = static_cast<int64_t>(tokens.size());
@@ -50,7 +50,8 @@ class Runner {
       result.logits.emplace_back(begin, begin + n_vocab);
     }
     for (const kernels::PassFault& fault : pass.faults) {
-      result.faults.emplace_back(fault.row, model_->graph().ops[static_cast<size_t>(fault.op)].name);
+      result.faults.emplace_back(fault.row,
+                                 model_->graph().ops[static_cast<size_t>(fault.op)].name);
     }
     return result;
   }

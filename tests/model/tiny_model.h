@@ -26,8 +26,9 @@ struct TinyTensor {
 
 struct TinyShape {
   std::string architecture = "llama";
-  int64_t n_layer = 2, n_embd = 48, n_ff = 80, n_head = 4, n_head_kv = 2, head_dim = 16, n_vocab = 61;
-  gguf::TensorType type = gguf::TensorType::f32;   // of matrices
+  int64_t n_layer = 2, n_embd = 48, n_ff = 80, n_head = 4, n_head_kv = 2, head_dim = 16,
+          n_vocab = 61;
+  gguf::TensorType type = gguf::TensorType::f32;  // of matrices
   bool tied = true, biases = false, fused_qkv = false;
   uint64_t seed = 1;
 };
@@ -101,13 +102,19 @@ class TinyModel {
     keys[full(name)] = [value](gguf::Writer& w, const std::string& key) { w.add_bool(key, value); };
   }
   void text(const std::string& name, const std::string& value) {
-    keys[full(name)] = [value](gguf::Writer& w, const std::string& key) { w.add_string(key, value); };
+    keys[full(name)] = [value](gguf::Writer& w, const std::string& key) {
+      w.add_string(key, value);
+    };
   }
   void u32s(const std::string& name, const std::vector<uint32_t>& values) {
-    keys[full(name)] = [values](gguf::Writer& w, const std::string& key) { w.add_u32s(key, values); };
+    keys[full(name)] = [values](gguf::Writer& w, const std::string& key) {
+      w.add_u32s(key, values);
+    };
   }
   void bools(const std::string& name, const std::vector<bool>& values) {
-    keys[full(name)] = [values](gguf::Writer& w, const std::string& key) { w.add_bools(key, values); };
+    keys[full(name)] = [values](gguf::Writer& w, const std::string& key) {
+      w.add_bools(key, values);
+    };
   }
   void erase(const std::string& name) { keys.erase(full(name)); }
   void set(const std::string& key, const std::string& value) {
@@ -146,7 +153,9 @@ class TinyModel {
   std::shared_ptr<const Model> load() const { return Model::load(file()); }
 
   std::string full(const std::string& name) const {
-    return name.starts_with("general.") || name.starts_with("tokenizer.") ? name : architecture + "." + name;
+    return name.starts_with("general.") || name.starts_with("tokenizer.")
+               ? name
+               : architecture + "." + name;
   }
 
  private:
@@ -164,7 +173,8 @@ class TinyModel {
 inline std::vector<int32_t> random_tokens(int64_t n, int64_t n_vocab, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<int32_t> tokens(static_cast<size_t>(n));
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random() % static_cast<uint64_t>(n_vocab));
+  for (int32_t& token : tokens)
+    token = static_cast<int32_t>(random() % static_cast<uint64_t>(n_vocab));
   return tokens;
 }
 

@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 
 const Json kHello = {{{"role", "user"}, {"content", "Hello"}}};
 
-std::string render(const std::string& source, const Json& messages = kHello, const Json& extra = Json::object(),
-                   bool add_generation_prompt = false) {
+std::string render(const std::string& source, const Json& messages = kHello,
+                   const Json& extra = Json::object(), bool add_generation_prompt = false) {
   return ChatTemplate(source, "<s>", "</s>").render(messages, add_generation_prompt, extra);
 }
 
@@ -58,26 +58,31 @@ std::vector<pid_t> children() {
 }
 
 TEST(ChatTemplate, RendersMessagesTokensAndVariables) {
-  EXPECT_EQ(render("{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m['content'] }};{% endfor %}"
-                   "{% if add_generation_prompt %}>{% endif %}{{ eos_token }}{{ x }}",
-                   kHello, {{"x", 3}}, true),
-            "<s>user:Hello;></s>3");
+  EXPECT_EQ(
+      render("{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m['content'] }};{% endfor %}"
+             "{% if add_generation_prompt %}>{% endif %}{{ eos_token }}{{ x }}",
+             kHello, {{"x", 3}}, true),
+      "<s>user:Hello;></s>3");
 }
 
 TEST(ChatTemplate, HasTheEnvironmentOfTransformers) {
   // trim_blocks and lstrip_blocks
   EXPECT_EQ(render("a\n  {% if true %}\nb\n  {% endif %}\nc"), "a\nb\nc");
   // loop controls
-  EXPECT_EQ(render("{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}"),
+  EXPECT_EQ(render("{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 4 "
+                   "%}{% break %}{% endif %}{{ i }}{% endfor %}"),
             "013");
   // tojson: no HTML escapes, not ASCII only, keys in their order
-  EXPECT_EQ(render("{{ t | tojson }}", kHello, {{"t", {{"z", "<é>'"}, {"a", {1, 2.5, nullptr, true}}}}}),
-            "{\"z\": \"<é>'\", \"a\": [1, 2.5, null, true]}");
+  EXPECT_EQ(
+      render("{{ t | tojson }}", kHello, {{"t", {{"z", "<é>'"}, {"a", {1, 2.5, nullptr, true}}}}}),
+      "{\"z\": \"<é>'\", \"a\": [1, 2.5, null, true]}");
   EXPECT_EQ(render("{{ t | tojson(indent=2) }}", kHello, {{"t", {{"a", 1}}}}), "{\n  \"a\": 1\n}");
   // absent tools are none, unknown names undefined
   EXPECT_EQ(render("{{ tools is none }} {{ nothing is defined }}"), "True False");
   EXPECT_EQ(render("{% generation %}body{% endgeneration %}"), "body");
-  EXPECT_EQ(render("{%- set ns = namespace(n=0) -%}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}"), "1");
+  EXPECT_EQ(render("{%- set ns = namespace(n=0) -%}{% for m in messages %}{% set ns.n = ns.n + 1 "
+                   "%}{% endfor %}{{ ns.n }}"),
+            "1");
 }
 
 TEST(ChatTemplate, TheDateCanBeGiven) {
@@ -92,7 +97,8 @@ TEST(ChatTemplate, UnicodeAndLongTextsPass) {
   std::string large;
   for (int i = 0; i < 300000; ++i) large += "0123456789";
   EXPECT_EQ(render("{{ messages[0].content }}", {{{"role", "user"}, {"content", large}}}), large);
-  EXPECT_EQ(render("{{ messages[0].content }}", {{{"role", "user"}, {"content", "a\xFFz"}}}), "a\xEF\xBF\xBDz");
+  EXPECT_EQ(render("{{ messages[0].content }}", {{{"role", "user"}, {"content", "a\xFFz"}}}),
+            "a\xEF\xBF\xBDz");
   EXPECT_EQ(render("{{ '\\ud83d' }}."), "\xEF\xBF\xBD.");
 }
 
@@ -115,9 +121,10 @@ TEST(ChatTemplate, ABrokenTemplateIsABadFile) {
 }
 
 TEST(ChatTemplate, TheSandboxHolds) {
-  for (const char* source : {"{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}",
-                             "{{ cycler.__init__.__globals__.os.system('true') }}",
-                             "{% include '/etc/passwd' %}", "{{ '%s' | format(messages.__class__.__base__) }}"}) {
+  for (const char* source :
+       {"{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}",
+        "{{ cycler.__init__.__globals__.os.system('true') }}", "{% include '/etc/passwd' %}",
+        "{{ '%s' | format(messages.__class__.__base__) }}"}) {
     EXPECT_EQ(failure_of([&] { render(source); }).code, ExitCode::bad_file) << source;
   }
 }
@@ -125,8 +132,10 @@ TEST(ChatTemplate, TheSandboxHolds) {
 TEST(ChatTemplate, TimeIsLimitedAndTheNextRenderWorks) {
   ChatTemplateLimits limits;
   limits.render = std::chrono::milliseconds(300);
-  const ChatTemplate t("{% if slow %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-                       "{% endif %}done", "", "", limits);
+  const ChatTemplate t(
+      "{% if slow %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+      "{% endif %}done",
+      "", "", limits);
   const auto start = std::chrono::steady_clock::now();
   const Failure f = failure_of([&] { t.render(kHello, false, {{"slow", true}}); });
   EXPECT_EQ(f.code, ExitCode::resource);
@@ -175,16 +184,20 @@ TEST(ChatTemplate, RendersFromManyThreads) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&t, i] {
       const std::string text = "thread " + std::to_string(i);
-      for (int k = 0; k < 20; ++k) EXPECT_EQ(t.render({{{"role", "user"}, {"content", text}}}, false), text);
+      for (int k = 0; k < 20; ++k)
+        EXPECT_EQ(t.render({{{"role", "user"}, {"content", text}}}, false), text);
     });
   }
   for (auto& thread : threads) thread.join();
 }
 
 TEST(ChatTemplate, TheHelperIsReaped) {
-  { const ChatTemplate t("x", "", ""); EXPECT_EQ(children().size(), 1u); }
+  {
+    const ChatTemplate t("x", "", "");
+    EXPECT_EQ(children().size(), 1u);
+  }
   EXPECT_TRUE(children().empty());
-  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);   // no zombie either
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);  // no zombie either
 }
 
 TEST(ChatTemplate, TheHelperEndsWithItsParent) {
@@ -195,10 +208,15 @@ TEST(ChatTemplate, TheHelperEndsWithItsParent) {
     // A parent that dies without destructors, while the helper is busy for ever.
     ChatTemplateLimits limits;
     limits.render = std::chrono::hours(1);
-    const ChatTemplate t("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "", "", limits);
+    const ChatTemplate t(
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "", "",
+        limits);
     const pid_t helper = children().at(0);
     if (write(fds[1], &helper, sizeof helper) != sizeof helper) _exit(1);
-    std::thread([] { std::this_thread::sleep_for(std::chrono::milliseconds(500)); _exit(0); }).detach();
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      _exit(0);
+    }).detach();
     t.render(kHello, false);
     _exit(1);
   }
@@ -229,10 +247,12 @@ TEST(NamedTemplates, GiveTheTextThatLlamaCppGives) {
       name = c["template"];
       t.emplace(std::string(named_chat_template(name).value()), "<s>", "</s>");
     }
-    EXPECT_EQ(t->render(c["messages"], c["add_generation_prompt"]), c["text"].get<std::string>()) << name << " " << c.dump();
+    EXPECT_EQ(t->render(c["messages"], c["add_generation_prompt"]), c["text"].get<std::string>())
+        << name << " " << c.dump();
   }
   for (const std::string_view known : named_chat_templates()) {
-    EXPECT_TRUE(std::any_of(record["cases"].begin(), record["cases"].end(), [&](const Json& c) { return c["template"] == known; }))
+    EXPECT_TRUE(std::any_of(record["cases"].begin(), record["cases"].end(),
+                            [&](const Json& c) { return c["template"] == known; }))
         << known << " was not recorded";
   }
 }
@@ -241,22 +261,32 @@ gguf::File file_with(const std::optional<std::string>& chat_template) {
   gguf::Writer writer;
   writer.add_string("general.architecture", "none");
   if (chat_template) writer.add_string("tokenizer.chat_template", *chat_template);
-  return gguf::File::from_memory(std::make_shared<const std::vector<std::byte>>(writer.to_memory()), "made.gguf");
+  return gguf::File::from_memory(std::make_shared<const std::vector<std::byte>>(writer.to_memory()),
+                                 "made.gguf");
 }
 
 TEST(ChatTemplateForModel, ChoosesTheFilesOwnOrTheNamedOne) {
   const Tokenizer tokenizer(SyntheticVocabulary::spm(false).source());
   const auto with = file_with("own {{ bos_token }}"), without = file_with(std::nullopt);
-  EXPECT_EQ(ChatTemplate::for_model(with, tokenizer, std::nullopt).render(kHello, false), "own <s>");
+  EXPECT_EQ(ChatTemplate::for_model(with, tokenizer, std::nullopt).render(kHello, false),
+            "own <s>");
   EXPECT_EQ(ChatTemplate::for_model(with, tokenizer, "gemma").render(kHello, true),
             "<start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n");
-  EXPECT_EQ(ChatTemplate::for_model(without, tokenizer, "given {{ eos_token }}").render(kHello, false), "given </s>");
-  const Failure none = failure_of([&] { ChatTemplate::for_model(without, tokenizer, std::nullopt); });
+  EXPECT_EQ(
+      ChatTemplate::for_model(without, tokenizer, "given {{ eos_token }}").render(kHello, false),
+      "given </s>");
+  const Failure none =
+      failure_of([&] { ChatTemplate::for_model(without, tokenizer, std::nullopt); });
   EXPECT_EQ(none.code, ExitCode::bad_use);
-  EXPECT_EQ(none.message.find("made.gguf: the file has no chat template (a base model has none); give a plain prompt, "
-                              "or name one with --chat-template (chatml, gemma, "), 0u) << none.message;
+  EXPECT_EQ(
+      none.message.find(
+          "made.gguf: the file has no chat template (a base model has none); give a plain prompt, "
+          "or name one with --chat-template (chatml, gemma, "),
+      0u)
+      << none.message;
   const Failure unknown = failure_of([&] { ChatTemplate::for_model(with, tokenizer, "chatlm"); });
-  EXPECT_EQ(unknown.message.find("--chat-template \"chatlm\" is no name (chatml, "), 0u) << unknown.message;
+  EXPECT_EQ(unknown.message.find("--chat-template \"chatlm\" is no name (chatml, "), 0u)
+      << unknown.message;
 }
 
 TEST(EncodeChat, BosComesOnce) {
@@ -270,6 +300,25 @@ TEST(EncodeChat, BosComesOnce) {
   EXPECT_EQ(encode_chat(t, "ab"), ids);
 }
 
+// The template inside the model file, where that is at hand.
+TEST(RealTemplates, SmolLm2) {
+  const char* folder = std::getenv("LOCKSTEP_MODELS");
+  const fs::path path =
+      fs::path(folder ? folder : LOCKSTEP_SOURCE_DIR "/models") / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
+  const gguf::File file = gguf::File::open(path);
+  const Tokenizer tokenizer = Tokenizer::load(file);
+  const ChatTemplate t = ChatTemplate::for_model(file, tokenizer, std::nullopt);
+  const std::string text = t.render(kHello, true);
+  EXPECT_EQ(text,
+            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+            "Face<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+  const std::vector<int32_t> ids = encode_chat(tokenizer, text);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), 3);  // <|im_start|>
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 2), 2);  // <|im_end|>
+  EXPECT_EQ(tokenizer.decode(ids, true), text);
+}
+
 // The real templates of many families, where a llama.cpp tree is at hand: each must compile, and
 // render (some only with tools), or refuse in its own words.
 TEST(RealTemplates, CompileAndRender) {
@@ -279,8 +328,12 @@ TEST(RealTemplates, CompileAndRender) {
                          {{"role", "user"}, {"content", "What is 2+2?"}},
                          {{"role", "assistant"}, {"content", "4"}},
                          {{"role", "user"}, {"content", "Why?"}}};
-  const Json parameters = {{"type", "object"}, {"properties", {{"x", {{"type", "string"}, {"description", "X"}}}}}, {"required", {"x"}}};
-  const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}, {"description", "F"}, {"parameters", parameters}}}}};
+  const Json parameters = {{"type", "object"},
+                           {"properties", {{"x", {{"type", "string"}, {"description", "X"}}}}},
+                           {"required", {"x"}}};
+  const Json tools = {
+      {{"type", "function"},
+       {"function", {{"name", "f"}, {"description", "F"}, {"parameters", parameters}}}}};
   int rendered = 0, with_tools = 0, refused = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".jinja") continue;
@@ -292,7 +345,10 @@ TEST(RealTemplates, CompileAndRender) {
     Failure f = failure_of([&] { text = t.render(messages, true); });
     ++rendered;
     if (f.code == ExitCode::bad_file) {
-      f = failure_of([&] { text = t.render(messages, true, {{"tools", tools}, {"functions", "f(x)"}, {"datetime", "today"}}); });
+      f = failure_of([&] {
+        text = t.render(messages, true,
+                        {{"tools", tools}, {"functions", "f(x)"}, {"datetime", "today"}});
+      });
       ++with_tools;
     }
     if (f.code == ExitCode::bad_use) {
@@ -302,7 +358,8 @@ TEST(RealTemplates, CompileAndRender) {
     EXPECT_EQ(f.code, ExitCode::ok) << entry.path() << ": " << f.message;
     EXPECT_NE(text.find("Why?"), std::string::npos) << entry.path();
   }
-  std::printf("%d templates, %d of them only with tools, %d refused the messages\n", rendered, with_tools, refused);
+  std::printf("%d templates, %d of them only with tools, %d refused the messages\n", rendered,
+              with_tools, refused);
   EXPECT_GT(rendered, 20);
 }
 

@@ -10,7 +10,7 @@
 namespace lockstep::text {
 namespace {
 
-using Priorities = std::map<std::string, uint32_t>;   // by the text of the merged pair
+using Priorities = std::map<std::string, uint32_t>;  // by the text of the merged pair
 
 std::vector<std::string> merged(const std::string& text, const Priorities& priorities) {
   std::vector<Symbol> symbols;
@@ -63,7 +63,7 @@ TEST(MergePairs, EqualToTheDefinitionOnRandomTexts) {
     for (size_t i = 0; i < 2 + random() % 20; ++i) {
       std::string pair(2 + random() % 4, ' ');
       for (char& c : pair) c = static_cast<char>('a' + random() % 2);
-      priorities.emplace(pair, random() % 6);   // with ties
+      priorities.emplace(pair, random() % 6);  // with ties
     }
     std::string text(random() % 30, ' ');
     for (char& c : text) c = static_cast<char>('a' + random() % 2);

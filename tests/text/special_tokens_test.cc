@@ -21,7 +21,8 @@ std::string show(const std::vector<Fragment>& fragments, std::string_view text) 
 }
 
 // The rule as it is said: token by token, longest first, over the list of fragments.
-std::vector<Fragment> by_the_rule(std::vector<SpecialToken> tokens, std::string_view text, bool parse_special) {
+std::vector<Fragment> by_the_rule(std::vector<SpecialToken> tokens, std::string_view text,
+                                  bool parse_special) {
   std::sort(tokens.begin(), tokens.end(), [](const SpecialToken& a, const SpecialToken& b) {
     return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.id < b.id;
   });
@@ -85,7 +86,8 @@ TEST(SpecialTokens, EqualToTheRuleOnRandomTexts) {
     std::string text(random() % 24, ' ');
     for (char& c : text) c = "ab "[random() % 3];
     for (const bool parse : {false, true}) {
-      EXPECT_EQ(show(tokens.split(text, parse), text), show(by_the_rule(specials, text, parse), text))
+      EXPECT_EQ(show(tokens.split(text, parse), text),
+                show(by_the_rule(specials, text, parse), text))
           << "in \"" << text << "\"";
     }
   }

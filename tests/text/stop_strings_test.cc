@@ -69,19 +69,23 @@ TEST(StopStrings, WithoutStopsTextPasses) {
   EXPECT_FALSE(filter.stopped());
 }
 
-TEST(StopStrings, AnEmptyStopIsAnError) { EXPECT_THROW(StopStrings({"a", ""}), Error); }
+TEST(StopStrings, AnEmptyStopIsAnError) {
+  EXPECT_THROW(StopStrings({"a", ""}), Error);
+}
 
 TEST(StopStrings, EveryCutGivesTheSame) {
   std::mt19937 random(1);
   const std::vector<std::vector<std::string>> sets = {
-      {"ab"}, {"aab", "ab"}, {"abc", "b"}, {"aaa"}, {"abab", "ba"}, {"a", "aa"}, {"cab", "abca", "bb"}};
+      {"ab"},         {"aab", "ab"}, {"abc", "b"},         {"aaa"},
+      {"abab", "ba"}, {"a", "aa"},   {"cab", "abca", "bb"}};
   for (int round = 0; round < 2000; ++round) {
     const auto& stops = sets[random() % sets.size()];
     std::string text(random() % 12, ' ');
     for (char& c : text) c = static_cast<char>('a' + random() % 3);
     const Outcome want = expected(stops, text);
     for (size_t cut = 0; cut <= text.size(); ++cut) {
-      EXPECT_EQ(run(stops, {text.substr(0, cut), text.substr(cut)}), want) << text << " cut at " << cut;
+      EXPECT_EQ(run(stops, {text.substr(0, cut), text.substr(cut)}), want)
+          << text << " cut at " << cut;
     }
     std::vector<std::string> bytes;
     for (const char c : text) bytes.emplace_back(1, c);

@@ -11,13 +11,57 @@ namespace {
 
 enum { normal = 1, unknown = 2, control = 3, user_defined = 4, byte_type = 6 };
 
-// Each string is built up by merging its first part with its last character, so every prefix of two or
-// more characters becomes a token.
-constexpr std::string_view kStrings[] = {
-    "the", " the", "ing", "and", " and", "er", "re", "on", "in", " in", "an", " a", " t", "th", "he",
-    "ll", "ss", "ee", "aa", "aaaa", "aaaaaaaa", "    ", "        ", "\n\n", "\t\t", "\r\n", "--", "==",
-    "....", "12", "10", "00", "'s", "'t", "\xC3\xA9", "\xE4\xB8\xAD", "\xF0\x9F\x99\x82", "user", "<|", "|>",
-    "def", " return", "();", "ab", "ba", "abab", "bc", "abc", "xyz"};
+// Each string is built up by merging its first part with its last character, so every prefix of two
+// or more characters becomes a token.
+constexpr std::string_view kStrings[] = {"the",
+                                         " the",
+                                         "ing",
+                                         "and",
+                                         " and",
+                                         "er",
+                                         "re",
+                                         "on",
+                                         "in",
+                                         " in",
+                                         "an",
+                                         " a",
+                                         " t",
+                                         "th",
+                                         "he",
+                                         "ll",
+                                         "ss",
+                                         "ee",
+                                         "aa",
+                                         "aaaa",
+                                         "aaaaaaaa",
+                                         "    ",
+                                         "        ",
+                                         "\n\n",
+                                         "\t\t",
+                                         "\r\n",
+                                         "--",
+                                         "==",
+                                         "....",
+                                         "12",
+                                         "10",
+                                         "00",
+                                         "'s",
+                                         "'t",
+                                         "\xC3\xA9",
+                                         "\xE4\xB8\xAD",
+                                         "\xF0\x9F\x99\x82",
+                                         "user",
+                                         "<|",
+                                         "|>",
+                                         "def",
+                                         " return",
+                                         "();",
+                                         "ab",
+                                         "ba",
+                                         "abab",
+                                         "bc",
+                                         "abc",
+                                         "xyz"};
 
 size_t character_length(std::string_view text, size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
@@ -45,8 +89,8 @@ std::string with_space_marks(std::string_view text) {
 }  // namespace
 
 const std::vector<std::string>& synthetic_specials() {
-  static const std::vector<std::string> specials = {"<s>", "</s>", "<|im_start|>", "<|im_end|>",
-                                                    "<|im_end|><", "<b>", "<<", "[MASK]"};
+  static const std::vector<std::string> specials = {
+      "<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|im_end|><", "<b>", "<<", "[MASK]"};
   return specials;
 }
 
@@ -82,12 +126,15 @@ SyntheticVocabulary SyntheticVocabulary::byte_bpe(std::string_view pre) {
   v.source_.file = "synthetic";
   v.source_.kind = "gpt2";
   v.source_.pre = pre;
-  for (int byte = 0; byte < 256; ++byte) v.add_token(byte_stand_in(static_cast<uint8_t>(byte)), normal);
+  for (int byte = 0; byte < 256; ++byte)
+    v.add_token(byte_stand_in(static_cast<uint8_t>(byte)), normal);
   v.add_specials();
   for (const std::string_view text : kStrings) {
     for (size_t n = 2; n <= text.size(); ++n) {
       const std::string joined = stand_ins(text.substr(0, n));
-      if (std::find(v.source_.tokens.begin(), v.source_.tokens.end(), joined) != v.source_.tokens.end()) continue;
+      if (std::find(v.source_.tokens.begin(), v.source_.tokens.end(), joined) !=
+          v.source_.tokens.end())
+        continue;
       v.add_token(joined, normal);
       v.add_merge(stand_ins(text.substr(0, n - 1)), stand_ins(text.substr(n - 1, 1)));
     }
@@ -106,14 +153,16 @@ SyntheticVocabulary SyntheticVocabulary::spm(bool add_space_prefix) {
   v.source_.add_space_prefix = add_space_prefix;
   v.add_specials();
   v.add_bytes_by_name();
-  for (int n = 1; n <= 5; ++n) v.add_token(std::string(static_cast<size_t>(n), '\n'), user_defined, -1000);
-  for (int n = 2; n <= 5; ++n) v.add_token(std::string(static_cast<size_t>(n), ' '), user_defined, -1000);
+  for (int n = 1; n <= 5; ++n)
+    v.add_token(std::string(static_cast<size_t>(n), '\n'), user_defined, -1000);
+  for (int n = 2; n <= 5; ++n)
+    v.add_token(std::string(static_cast<size_t>(n), ' '), user_defined, -1000);
   double score = -1;
   for (const std::string_view text : kStrings) {
     const std::string marked = with_space_marks(text);
     for (size_t end = character_length(marked, 0); end <= marked.size();) {
       v.add_token(marked.substr(0, end), normal, score);
-      score -= end % 3 == 0 ? 0 : 1;   // equal scores, too
+      score -= end % 3 == 0 ? 0 : 1;  // equal scores, too
       if (end == marked.size()) break;
       end += character_length(marked, end);
     }

@@ -17,7 +17,7 @@ class SyntheticVocabulary {
   static SyntheticVocabulary byte_bpe(std::string_view pre);
   // Scores, <0xHH>, runs of spaces and newlines as user-defined tokens.
   static SyntheticVocabulary spm(bool add_space_prefix);
-  static SyntheticVocabulary raw_bpe();   // Gemma 4's kind
+  static SyntheticVocabulary raw_bpe();  // Gemma 4's kind
 
   const VocabularySource& source() const { return source_; }
   VocabularySource& source() { return source_; }

@@ -51,12 +51,12 @@ void answer_requests(const text::Tokenizer& tokenizer) {
     uint32_t length = 0;
     std::memcpy(&length, head + 1, sizeof length);
     text.resize(length);
-    if (std::fread(text.data(), 1, length, stdin) != length) break;
+    if (length && std::fread(text.data(), 1, length, stdin) != length) break;
     const std::vector<int32_t> ids =
         tokenizer.encode({text.data(), text.size()}, head[0] & 1, head[0] & 2);
     const auto count = static_cast<uint32_t>(ids.size());
     std::fwrite(&count, sizeof count, 1, stdout);
-    std::fwrite(ids.data(), sizeof(int32_t), ids.size(), stdout);
+    if (count) std::fwrite(ids.data(), sizeof(int32_t), ids.size(), stdout);
     std::fflush(stdout);
   }
 }

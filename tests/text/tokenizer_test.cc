@@ -14,7 +14,8 @@
 namespace lockstep::text {
 namespace {
 
-std::vector<std::string> pieces(const Tokenizer& tokenizer, std::string_view text, bool parse_special = false) {
+std::vector<std::string> pieces(const Tokenizer& tokenizer, std::string_view text,
+                                bool parse_special = false) {
   std::vector<std::string> out;
   for (const int32_t id : tokenizer.encode(text, false, parse_special)) {
     out.push_back(tokenizer.piece(id, true));
@@ -54,7 +55,7 @@ TEST(Tokenizer, SpecialTokensAreParsedOnlyWhenAskedFor) {
 
 TEST(Tokenizer, SentencePieceEscapesSpacesAndSpellsBytes) {
   const Tokenizer t(SyntheticVocabulary::spm(true).source());
-  EXPECT_EQ(pieces(t, "the"), (Pieces{" the"}));        // the space prefix
+  EXPECT_EQ(pieces(t, "the"), (Pieces{" the"}));  // the space prefix
   EXPECT_EQ(pieces(t, "a<b>b"), (Pieces{" a", "<b>", " ", "b"}));
   EXPECT_EQ(t.piece(t.encode("\x01", false, false)[1], false), "\x01");
   const Tokenizer without(SyntheticVocabulary::spm(false).source());
@@ -81,7 +82,8 @@ TEST(Tokenizer, BytesComeBackAtByteLevel) {
     const Tokenizer t(SyntheticVocabulary::byte_bpe(pre).source());
     for (int round = 0; round < 500; ++round) {
       std::string text;
-      for (size_t i = 0; i < random() % 40; ++i) append_utf8(text, random() % (random() % 2 ? 0x80 : 0x11000));
+      for (size_t i = 0; i < random() % 40; ++i)
+        append_utf8(text, random() % (random() % 2 ? 0x80 : 0x11000));
       EXPECT_EQ(t.decode(t.encode(text, false, false), false), text);
     }
   }
@@ -107,12 +109,14 @@ TEST(Tokenizer, NamesTheFirstDifferenceOfTwoVocabularies) {
   auto longer = base;
   longer.add_token("one more", 1);
   EXPECT_EQ(first_difference(here, Tokenizer(longer.source())),
-            std::to_string(here.n_vocab() + 1) + " tokens there, " + std::to_string(here.n_vocab()) + " here");
+            std::to_string(here.n_vocab() + 1) + " tokens there, " +
+                std::to_string(here.n_vocab()) + " here");
   auto merges = base;
   std::swap(merges.source().merges[0], merges.source().merges[1]);
   EXPECT_EQ(first_difference(here, Tokenizer(merges.source())),
             "the same tokens, but other token types, scores or merges");
-  EXPECT_NE(first_difference(here, Tokenizer(SyntheticVocabulary::byte_bpe("qwen2").source())), std::nullopt);
+  EXPECT_NE(first_difference(here, Tokenizer(SyntheticVocabulary::byte_bpe("qwen2").source())),
+            std::nullopt);
 }
 
 TEST(Tokenizer, TheHashCoversTypesScoresAndPrefix) {
@@ -124,7 +128,8 @@ TEST(Tokenizer, TheHashCoversTypesScoresAndPrefix) {
   auto type = base;
   type.source().types[300] = 3;
   EXPECT_NE(Tokenizer(type.source()).vocabulary_hash(), t.vocabulary_hash());
-  EXPECT_NE(Tokenizer(SyntheticVocabulary::spm(true).source()).vocabulary_hash(), t.vocabulary_hash());
+  EXPECT_NE(Tokenizer(SyntheticVocabulary::spm(true).source()).vocabulary_hash(),
+            t.vocabulary_hash());
   EXPECT_EQ(Tokenizer(base.source()).vocabulary_hash(), t.vocabulary_hash());
 }
 

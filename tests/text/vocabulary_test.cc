@@ -46,14 +46,22 @@ TEST(HostileVocabulary, IsRefusedInOneLine) {
   EXPECT_EQ(bpe_error([](auto& v) { v.source().pre = "mystery\n"; }).substr(0, 71),
             "synthetic: pre-tokenizer \"mystery\\n\" is not known to this version (know");
   EXPECT_EQ(bpe_error([](auto& v) { v.source().kind = "bert"; }),
-            "synthetic: tokenizer model \"bert\" is not known to this version (known: gpt2, llama, gemma4)");
+            "synthetic: tokenizer model \"bert\" is not known to this version (known: gpt2, llama, "
+            "gemma4)");
   EXPECT_EQ(bpe_error([](auto& v) { v.source().has_merges = false; }),
             "synthetic: no tokenizer.ggml.merges, which tokenizer model \"gpt2\" needs");
   EXPECT_EQ(bpe_error([](auto& v) { v.source().tokens[9] = v.source().tokens[4]; }),
             "synthetic: tokens 4 and 9 are both \"\xC4\x84\"");
-  EXPECT_EQ(bpe_error([](auto& v) { v.source().tokens.clear(); }), "synthetic: tokenizer.ggml.tokens is empty");
-  EXPECT_EQ(spm_error([](auto& v) { v.source().scores.pop_back(); }).find("synthetic: tokenizer.ggml.scores has "), 0u);
-  EXPECT_EQ(spm_error([](auto& v) { v.source().types.pop_back(); }).find("synthetic: tokenizer.ggml.token_type has "), 0u);
+  EXPECT_EQ(bpe_error([](auto& v) { v.source().tokens.clear(); }),
+            "synthetic: tokenizer.ggml.tokens is empty");
+  EXPECT_EQ(spm_error([](auto& v) {
+              v.source().scores.pop_back();
+            }).find("synthetic: tokenizer.ggml.scores has "),
+            0u);
+  EXPECT_EQ(spm_error([](auto& v) {
+              v.source().types.pop_back();
+            }).find("synthetic: tokenizer.ggml.token_type has "),
+            0u);
   EXPECT_EQ(spm_error([](auto& v) { v.source().scores[3] = std::nan(""); }),
             "synthetic: the score of token 3 \"<|im_start|>\" is NaN");
   EXPECT_EQ(bpe_error([](auto& v) {
@@ -66,10 +74,11 @@ TEST(HostileVocabulary, IsRefusedInOneLine) {
             "synthetic: tokenizer.ggml.add_bos_token is set, but there is no valid bos_token_id");
   EXPECT_EQ(spm_error([](auto& v) {
               v.source().roles[static_cast<size_t>(Role::unk)] = 0;
-              const auto byte = std::find(v.source().tokens.begin(), v.source().tokens.end(), "<0x07>");
+              const auto byte =
+                  std::find(v.source().tokens.begin(), v.source().tokens.end(), "<0x07>");
               *byte = "gone";
             }),
-            "no error");   // the unknown token stands in
+            "no error");  // the unknown token stands in
 }
 
 TEST(HostileVocabulary, WhatLlamaCppToleratesIsTolerated) {
@@ -82,13 +91,13 @@ TEST(HostileVocabulary, WhatLlamaCppToleratesIsTolerated) {
   v.source().merges.push_back("a ");
   v.source().merges.push_back(v.source().merges[0]);
   v.source().types[5] = 77;
-  v.source().types.push_back(1);    // more types and scores than tokens
+  v.source().types.push_back(1);  // more types and scores than tokens
   v.source().scores.push_back(1);
   v.source().roles[static_cast<size_t>(Role::eos)] = int64_t{1} << 40;
   v.source().roles[static_cast<size_t>(Role::pad)] = -5;
   const Tokenizer t(v.source());
   EXPECT_EQ(t.token_text(t.n_vocab() - 1), "[EMPTY_" + std::to_string(t.n_vocab() - 1) + "]");
-  EXPECT_EQ(t.eos(), 11);   // the default
+  EXPECT_EQ(t.eos(), 11);  // the default
   EXPECT_EQ(t.pad(), kNoToken);
   EXPECT_EQ(t.decode(t.encode("the unknown a", false, false), false), "the unknown a");
 }
@@ -106,7 +115,8 @@ TEST(HostileVocabulary, InfiniteAndEqualScoresAreInOrder) {
 gguf::File file_of(const std::function<void(gguf::Writer&)>& add) {
   gguf::Writer writer;
   add(writer);
-  return gguf::File::from_memory(std::make_shared<const std::vector<std::byte>>(writer.to_memory()), "made.gguf");
+  return gguf::File::from_memory(std::make_shared<const std::vector<std::byte>>(writer.to_memory()),
+                                 "made.gguf");
 }
 
 TEST(HostileVocabulary, KeysOfOtherTypesAreRefusedByName) {
@@ -114,7 +124,10 @@ TEST(HostileVocabulary, KeysOfOtherTypesAreRefusedByName) {
     return error_of([&] { Tokenizer::load(file_of(add)); });
   };
   EXPECT_EQ(load([](auto&) {}).find("made.gguf: no tokenizer.ggml.model"), 0u);
-  EXPECT_EQ(load([](auto& w) { w.add_string("tokenizer.ggml.model", "gpt2"); }).find("made.gguf: no tokenizer.ggml.tokens"), 0u);
+  EXPECT_EQ(load([](auto& w) {
+              w.add_string("tokenizer.ggml.model", "gpt2");
+            }).find("made.gguf: no tokenizer.ggml.tokens"),
+            0u);
   EXPECT_NE(load([](auto& w) {
               w.add_string("tokenizer.ggml.model", "llama");
               w.add_u32s("tokenizer.ggml.tokens", {1, 2});
@@ -146,7 +159,7 @@ TEST(EndOfGeneration, IsFoundByText) {
   {
     const Tokenizer t(v.source());
     EXPECT_TRUE(t.is_eog(end));
-    EXPECT_TRUE(t.is_control(end));   // though the file calls it normal
+    EXPECT_TRUE(t.is_control(end));  // though the file calls it normal
     EXPECT_TRUE(t.is_eog(ret));
   }
   // gpt-oss: <|end|> ends a message only, and the channel marks are printed.
@@ -165,7 +178,7 @@ TEST(EndOfGeneration, ClosingTagIsNormalForGemma4) {
   const Tokenizer t(v.source());
   EXPECT_FALSE(t.is_eog(*t.find("</s>")));
   EXPECT_FALSE(t.is_control(*t.find("</s>")));
-  EXPECT_TRUE(t.add_bos());   // always, for this kind
+  EXPECT_TRUE(t.add_bos());  // always, for this kind
 }
 
 }  // namespace

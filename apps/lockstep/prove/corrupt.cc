@@ -111,9 +111,8 @@ PlantResult choose_plant(const Prover& prover, const Case& of, uint64_t seed, in
     result.plant.element = draws.below(graph.n_vocab);
     result.plant.bit = static_cast<int>(draws.below(32));
   } else if (result.kind == PlantResult::Kind::kv) {
-    const auto ops = ops_where(graph, [&](size_t i) {
-      return std::holds_alternative<op::KvWrite>(graph.ops[i].args);
-    });
+    const auto ops = ops_where(
+        graph, [&](size_t i) { return std::holds_alternative<op::KvWrite>(graph.ops[i].args); });
     index = ops[static_cast<size_t>(draws.below(static_cast<int64_t>(ops.size())))];
     const state::KvSpec spec = prover.model().kv_spec(of.k_type, of.v_type, 64);
     const state::KvLayerSpec& layer = spec.layers[static_cast<size_t>(graph.ops[index].layer)];
@@ -124,9 +123,9 @@ PlantResult choose_plant(const Prover& prover, const Case& of, uint64_t seed, in
   } else {
     const auto ops = ops_where(graph, [&](size_t i) {
       const std::vector<Slot> slots = outputs_of(graph.ops[i]);
-      return i != last && !slots.empty() &&
-             std::all_of(slots.begin(), slots.end(),
-                         [&](Slot slot) { return is_read_later(graph, i, slot); });
+      return i != last && !slots.empty() && std::all_of(slots.begin(), slots.end(), [&](Slot slot) {
+               return is_read_later(graph, i, slot);
+             });
     });
     index = ops[static_cast<size_t>(draws.below(static_cast<int64_t>(ops.size())))];
     int64_t elements = 0;
@@ -151,20 +150,22 @@ bool PlantResult::found() const {
   if (!first) return false;
   switch (kind) {
     case Kind::logits:
-      // The row at position p chooses token p + 1. An exponent of all ones is a named fault instead.
+      // The row at position p chooses token p + 1. An exponent of all ones is a named fault
+      // instead.
       return first->kind == Difference::Kind::fault ||
              (first->kind == Difference::Kind::logits && first->position == plant.position + 1);
     case Kind::kv:
       return first->kind == Difference::Kind::fault ||
              (first->kind == Difference::Kind::kv && first->position == plant.position);
-    case Kind::elsewhere: return true;
+    case Kind::elsewhere:
+      return true;
   }
   return false;
 }
 
 std::vector<PlantResult> run_plants(Prover& prover, const Case& of, uint64_t seed,
                                     const std::function<void(const PlantResult&)>& on_result) {
-  prover.plain(of);   // before anything is planted
+  prover.plain(of);  // before anything is planted
   std::vector<PlantResult> results;
   decode::Session& session = prover.kept_session(of);
   for (int number = 0; number < kPlants; ++number) {

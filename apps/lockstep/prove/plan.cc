@@ -38,6 +38,10 @@ class Planner {
     hot_.top_p = 1;
     hot_.min_p = 0;
     hot_.seed = in_.seed;
+    // The most frequent token so far wins: any model repeats itself.
+    looping_.temperature = 0;
+    looping_.frequency_penalty = -100;
+    looping_.seed = in_.seed;
     penalised_.repeat_penalty = 1.15f;
     penalised_.frequency_penalty = 0.2f;
     penalised_.presence_penalty = 0.1f;
@@ -105,8 +109,12 @@ class Planner {
     return [of, right, seed, n_vocab](const Trace& plain) {
       std::vector<int32_t> recorded = of.prompt;
       for (const auto& [position, token] : plain.tokens) recorded.push_back(token);
-      return std::make_shared<draft::ReplaySource>(draft::ReplayOptions{
-          .recording = std::move(recorded), .rates = {right}, .seed = seed, .n_vocab = n_vocab});
+      draft::ReplayOptions options;
+      options.recording = std::move(recorded);
+      options.rates = {right};
+      options.seed = seed;
+      options.n_vocab = n_vocab;
+      return std::make_shared<draft::ReplaySource>(options);
     };
   }
   SourceMaker drafter(std::shared_ptr<const model::Model> model) const {
@@ -131,14 +139,22 @@ class Planner {
   }
 
   // One line a depth: over a text that says everything again (where a source that looks back is
-  // right), and over the same text hot (where it is wrong).
-  void draft_line(std::string_view source, int depth, Needs needs, bool full_width,
+  // right), and over the same text hot (where it is wrong). looks_back: over a loop too, since not
+  // every model takes the repetition up.
+  void draft_line(std::string_view source, int depth, Needs needs, bool looks_back,
                   std::function<SourceMaker(const Case&)> make) {
-    if (full_width) needs.widths.push_back(depth + 1);
+    if (!looks_back) needs.width(depth + 1);
     add(fmt::format("draft {} n={}", source, depth), std::move(needs),
-        [this, depth, make = std::move(make)](Prover& prover, Line& line) {
+        [this, depth, looks_back, make = std::move(make)](Prover& prover, Line& line) {
           How h = how(tokens());
           h.depth = depth;
+          if (looks_back) {
+            const Case loop = repetitive("loop", looping_);
+            How few = h;
+            few.tokens = 8;
+            few.source = make(loop);
+            run_kept(prover, line, loop, few);
+          }
           const Case right = repetitive("T=0", greedy_);
           h.source = make(right);
           run_kept(prover, line, right, h);
@@ -150,31 +166,30 @@ class Planner {
   }
 
   void drafts() {
-    const Needs both{.accepted = true, .rejected = true};
+    const Needs both = Needs().accept().reject();
     for (const int depth : depths({4, 15})) {
-      draft_line("ngram", depth, both, false, [](const Case&) -> SourceMaker {
+      draft_line("ngram", depth, both, true, [](const Case&) -> SourceMaker {
         return [](const Trace&) { return std::make_shared<draft::NgramSource>(); };
       });
     }
     for (const int depth : depths({1, 8})) {
-      draft_line("suffix", depth, both, false, [](const Case&) -> SourceMaker {
+      draft_line("suffix", depth, both, true, [](const Case&) -> SourceMaker {
         return [](const Trace&) { return std::make_shared<draft::SuffixSource>(); };
       });
     }
     for (const int depth : depths({1, 2, 3, 7, 15})) {
-      draft_line("replay", depth, both, true,
-                 [this](const Case& of) { return replay(of, 0.7); });
+      draft_line("replay", depth, both, false, [this](const Case& of) { return replay(of, 0.7); });
     }
     // The target drafting for itself is right where sampling allows it; a stranger with the same
     // vocabulary is wrong.
     const auto self = in_.drafter ? in_.drafter : prover_.shared_model();
     for (const int depth : depths({3})) {
-      draft_line(in_.drafter ? "model (-md)" : "model (itself)", depth, {.accepted = true}, true,
+      draft_line(in_.drafter ? "model (-md)" : "model (itself)", depth, Needs().accept(), false,
                  [this, self](const Case&) { return drafter(self); });
     }
     if (!in_.wrong_drafter) return;
     for (const int depth : depths({5})) {
-      draft_line("model (random)", depth, {.rejected = true}, true,
+      draft_line("model (random)", depth, Needs().reject(), false,
                  [this](const Case&) { return drafter(in_.wrong_drafter); });
     }
   }
@@ -189,7 +204,7 @@ class Planner {
       widths.insert(widths.end(), {31, 32, 33, 63, 64});
     }
     for (const int64_t width : widths) {
-      add(fmt::format("width {}", width), {.widths = {width}},
+      add(fmt::format("width {}", width), Needs().width(width),
           [this, width](Prover& prover, Line& line) { teach(prover, line, width); });
     }
   }
@@ -243,7 +258,7 @@ class Planner {
       try {
         backend = kernels::make_cpu_backend(isa, prover_.backend()->info().threads);
       } catch (const Error&) {
-        continue;   // this CPU lacks it
+        continue;  // this CPU lacks it
       }
       add(fmt::format("isa {}", isa), {}, [this, backend](Prover& prover, Line& line) {
         How h = how(4);
@@ -267,7 +282,7 @@ class Planner {
   }
 
   void prefixes() {
-    add("prefix: the same prompt again", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("prefix: the same prompt again", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
       const auto session = prover.new_session(of, prover.backend());
       Trace first, second;
@@ -276,13 +291,10 @@ class Planner {
       prover.judge(line, of, first);
       prover.judge(line, of, second);
     });
-    add("prefix: shared with another prompt", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("prefix: shared with another prompt", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
-      // Half of this prompt, then something else.
-      std::vector<int32_t> other(of.prompt.begin(),
-                                 of.prompt.begin() + static_cast<ptrdiff_t>(of.prompt.size() / 2));
-      other.insert(other.end(), in_.code.begin(), in_.code.end());
-      const Case before = make_case("half and code", other, "T=0.8", usual_);
+      const std::vector<int32_t> other = branch_of(of.prompt);
+      const Case before = make_case("branch", other, "T=0.8", usual_);
       const auto session = prover.new_session(of, prover.backend());
       session->set_max_tokens(4);
       session->set_sampling(before.sampling);
@@ -294,6 +306,24 @@ class Planner {
     });
   }
 
+  // A prompt that begins like this one and goes on otherwise: from its middle on, or, where a
+  // sliding layer would have given back by then what a return to the middle needs, from later on.
+  std::vector<int32_t> branch_of(const std::vector<int32_t>& prompt) const {
+    const auto n = static_cast<int64_t>(prompt.size());
+    const int64_t window = prover_.model().hyperparameters().window;
+    const auto first_page = [&](int64_t size) {
+      return window == 0 ? 0 : std::max<int64_t>(0, size - window + 1) / kernels::kPagePositions;
+    };
+    constexpr int64_t kOwn = 8, kDecoded = 4;
+    int64_t shared = n / 2;
+    while (shared < n - 1 && first_page(shared) != first_page(shared + kOwn + kDecoded)) ++shared;
+    std::vector<int32_t> branch(prompt.begin(), prompt.begin() + shared);
+    for (int64_t i = 0; i < kOwn; ++i) {
+      branch.push_back(in_.code[static_cast<size_t>(i) % in_.code.size()]);
+    }
+    return branch;
+  }
+
   // The history up to some way into the continuation.
   static std::vector<int32_t> history_of(Prover& prover, const Case& of, int64_t generated) {
     std::vector<int32_t> history = of.prompt;
@@ -303,22 +333,23 @@ class Planner {
   }
 
   void truncation() {
-    add("truncated after drafts", {.rejected = true, .reused = true},
-        [this](Prover& prover, Line& line) {
-          const Case of = repetitive("T=1.5", hot_);
-          How h = how(8);
-          h.source = replay(of, 0.5);
-          h.depth = 6;
-          const auto session = prover.new_session(of, prover.backend());
-          Trace before, after;
-          prover.decode(*session, of.prompt, of, h, before);
-          const std::vector<int32_t> history = history_of(prover, of, 3);
-          session->truncate(static_cast<int64_t>(history.size()) - 2);
-          prover.decode(*session, history, of, h, after);
-          prover.judge(line, of, before);
-          prover.judge(line, of, after);
-        });
-    add("snapshot, another text, restored", {.reused = true}, [this](Prover& prover, Line& line) {
+    add("truncated after drafts", Needs().reject().reuse(), [this](Prover& prover, Line& line) {
+      const Case of = repetitive("T=1.5", hot_);
+      How h = how(8);
+      h.source = replay(of, 0.5);
+      h.depth = 6;
+      const auto session = prover.new_session(of, prover.backend());
+      Trace before, after;
+      prover.decode(*session, of.prompt, of, h, before);
+      const std::vector<int32_t> history = history_of(prover, of, 3);
+      const int64_t reused = session->kv().pages_reused();
+      session->truncate(static_cast<int64_t>(history.size()) - 2);
+      after.pages_reused += session->kv().pages_reused() - reused;
+      prover.decode(*session, history, of, h, after);
+      prover.judge(line, of, before);
+      prover.judge(line, of, after);
+    });
+    add("snapshot, another text, restored", Needs().reuse(), [this](Prover& prover, Line& line) {
       const Case of = repetitive("T=0", greedy_);
       const auto session = prover.new_session(of, prover.backend());
       Trace before, after;
@@ -330,7 +361,9 @@ class Planner {
       session->set_max_tokens(6);
       session->begin(history);
       while (!session->finished()) session->step();
+      const int64_t reused = session->kv().pages_reused();
       session->restore(snapshot, history);
+      after.pages_reused += session->kv().pages_reused() - reused;
       How h = how(8);
       h.source = replay(of, 0.7);
       h.depth = 4;
@@ -344,7 +377,7 @@ class Planner {
     const std::pair<std::string, const sample::Parameters*> kinds[] = {
         {"T=0.8", &usual_}, {"T=0.8 penalties", &penalised_}, {"T=1.5", &hot_}};
     for (const auto& [name, parameters] : kinds) {
-      add(fmt::format("sampling {} with drafts", name), {.accepted = true, .rejected = true},
+      add(fmt::format("sampling {} with drafts", name), Needs().accept().reject(),
           [this, name = name, parameters = parameters](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, name, *parameters);
             How h = how(tokens());
@@ -365,8 +398,7 @@ class Planner {
       if (k == in_.k_type && v == in_.v_type) continue;
       if (!fits(k) || !fits(v)) continue;
       add(fmt::format("KV {}/{} with drafts", kernels::kv_type_name(k), kernels::kv_type_name(v)),
-          {.accepted = true, .rejected = true, .widths = {7}},
-          [this, k = k, v = v](Prover& prover, Line& line) {
+          Needs().accept().reject().width(7), [this, k = k, v = v](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, "T=0.8", usual_, k, v);
             How h = how(in_.quick ? 8 : tokens());
             h.source = replay(of, 0.7);
@@ -384,7 +416,7 @@ class Planner {
 
   // Nothing of what must not matter as in the plain run.
   void together() {
-    add("all at once", {.accepted = true, .rejected = true}, [this](Prover& prover, Line& line) {
+    add("all at once", Needs().accept().reject(), [this](Prover& prover, Line& line) {
       const Case of = make_case("code", in_.code, "T=0.8 penalties", penalised_);
       How h = how(tokens());
       h.backend = kernels::make_cpu_backend(prover.backend()->info().isa, 3);
@@ -408,14 +440,14 @@ class Planner {
     prompt.resize(kLong);
     const Case of = make_case("long", prompt, "T=0.8", usual_);
     for (const int64_t chunk : {100, 512}) {
-      add(fmt::format("long prompt in chunks of {}", chunk), {.widths = {chunk}},
+      add(fmt::format("long prompt in chunks of {}", chunk), Needs().width(chunk),
           [this, of, chunk](Prover& prover, Line& line) {
             How h = how(4);
             h.chunk = chunk;
             run_fresh(prover, line, of, h);
           });
     }
-    add("long prompt, drafts, cut, again", {.accepted = true, .rejected = true, .reused = true},
+    add("long prompt, drafts, cut, again", Needs().accept().reject().reuse(),
         [this, of](Prover& prover, Line& line) {
           How h = how(tokens());
           h.source = replay(of, 0.6);
@@ -423,7 +455,9 @@ class Planner {
           Trace first, second;
           decode::Session& session = prover.kept_session(of);
           prover.decode(session, of.prompt, of, h, first);
+          const int64_t reused = session.kv().pages_reused();
           session.truncate(static_cast<int64_t>(of.prompt.size()) + 5);
+          second.pages_reused += session.kv().pages_reused() - reused;
           prover.decode(session, history_of(prover, of, 5), of, h, second);
           prover.judge(line, of, first);
           prover.judge(line, of, second);
@@ -434,7 +468,7 @@ class Planner {
 
   Prover& prover_;
   PlanInputs in_;
-  sample::Parameters greedy_, usual_, hot_, penalised_;
+  sample::Parameters greedy_, usual_, hot_, looping_, penalised_;
   std::vector<Configuration> plan_;
   std::vector<int32_t> known_;
   Trace known_plain_;

@@ -5,8 +5,8 @@
 
 namespace lockstep::app {
 
-// Says everything twice or more, so that a draft source that looks back finds something, and crosses
-// the first page of 64 positions while it is decoded.
+// Says everything twice or more, so that a draft source that looks back finds something, and
+// crosses the first page of 64 positions while it is decoded.
 inline constexpr std::string_view kRepetitive =
     "The cat sat on the mat. The dog sat on the log. The bird sat on the branch.\n"
     "The cat sat on the mat. The dog sat on the log. The bird sat on the branch.\n"

@@ -34,8 +34,11 @@ std::string widths_text(const std::map<int64_t, int64_t>& widths) {
 
 Json difference_json(const std::optional<Difference>& first, const std::string& where) {
   if (!first) return nullptr;
-  return {{"kind", difference_kind_name(first->kind)}, {"case", where},
-          {"position", first->position}, {"plain", first->plain}, {"other", first->other}};
+  return {{"kind", difference_kind_name(first->kind)},
+          {"case", where},
+          {"position", first->position},
+          {"plain", first->plain},
+          {"other", first->other}};
 }
 
 Json line_json(const Line& line) {
@@ -65,13 +68,13 @@ std::string line_text(const Line& line) {
   } else if (!line.unexercised.empty()) {
     verdict = "NOT EXERCISED: " + line.unexercised;
   }
-  return fmt::format("{:<34} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}  {}  {}\n", line.name,
+  return fmt::format("{:<36} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}  {}  {}\n", line.name,
                      line.proposed, line.accepted, line.proposed - line.accepted, line.pages_reused,
                      line.tokens, line.rows, line.states, verdict, widths_text(line.widths));
 }
 
 const char kHeader[] =
-    "configuration                       prop   acc   rej pages   tok  rows    kv  result     "
+    "configuration                         prop   acc   rej pages   tok  rows    kv  result     "
     "widths run (rows of a pass x passes)\n";
 
 std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, std::string_view text) {
@@ -95,10 +98,11 @@ PlanInputs make_inputs(const ProveOptions& options, const model::Model& model) {
         prompt_ids(tokenizer, options.prompt ? *options.prompt : read_text_file(*options.file));
   }
   if (options.drafter) inputs.drafter = open_drafter(*options.drafter, tokenizer);
-  // As many ids, weights of its own. Only ids matter here, so the words behind them need not agree.
+  // As many ids, weights of its own (a seed that a synthetic target hardly has). Only ids matter
+  // here, so the words behind them need not agree.
   inputs.wrong_drafter = model::Model::load(synth::make_in_memory(synth::parse_synth(
       fmt::format("llama-tiny,vocab={},seed={}", std::max<int64_t>(256, model.graph().n_vocab),
-                  inputs.seed))));
+                  inputs.seed + 1000003))));
   return inputs;
 }
 
@@ -108,7 +112,8 @@ ExitCode prove_plan(const ProveOptions& options, Prover& prover, const PlanInput
     std::erase_if(plan, [&](const Configuration& c) {
       return c.name.find(*options.only) == std::string::npos;
     });
-    if (plan.empty()) bad_use(fmt::format("--only {}: no configuration's name contains it", *options.only));
+    if (plan.empty())
+      bad_use(fmt::format("--only {}: no configuration's name contains it", *options.only));
   }
   Progress progress;
   Json lines = Json::array();
@@ -173,10 +178,14 @@ ExitCode prove_corrupt(const ProveOptions& options, Prover& prover, const PlanIn
                             result.first->position);
     }
     if (options.json) {
-      list.push_back({{"kind", plant_kind_name(result.kind)}, {"op", result.op},
-                      {"layer", result.layer}, {"position", result.plant.position},
-                      {"element", result.plant.element}, {"bit", result.plant.bit},
-                      {"applied", result.applied}, {"found", result.found()},
+      list.push_back({{"kind", plant_kind_name(result.kind)},
+                      {"op", result.op},
+                      {"layer", result.layer},
+                      {"position", result.plant.position},
+                      {"element", result.plant.element},
+                      {"bit", result.plant.bit},
+                      {"applied", result.applied},
+                      {"found", result.found()},
                       {"missed", result.missed()},
                       {"first_difference", difference_json(result.first, of.name)}});
       return;
@@ -195,12 +204,12 @@ ExitCode prove_corrupt(const ProveOptions& options, Prover& prover, const PlanIn
                 {"absorbed", place[2] - found[2]},
                 {"plants", list}});
   } else {
-    print(fmt::format("{} faults planted: logits rows {}/{} found, KV pages {}/{} found; elsewhere {} of {} "
-                      "found, {} absorbed by rounding\n{}\n",
-                      kPlants, found[0], place[0], found[1], place[1], found[2], place[2],
-                      place[2] - found[2],
-                      missed ? fmt::format("{} MISSED: the comparison cannot be trusted", missed)
-                             : "the comparison finds what it must (exit code 1)"));
+    print(fmt::format(
+        "{} faults planted: logits rows {}/{} found, KV pages {}/{} found; elsewhere {} of {} "
+        "found, {} absorbed by rounding\n{}\n",
+        kPlants, found[0], place[0], found[1], place[1], found[2], place[2], place[2] - found[2],
+        missed ? fmt::format("{} MISSED: the comparison cannot be trusted", missed)
+               : "the comparison finds what it must (exit code 1)"));
   }
   return missed ? ExitCode::control_failed : ExitCode::check_failed;
 }
@@ -233,9 +242,11 @@ Runner set_up_prove(Flags& flags) {
   flags.toggle("--corrupt", options->corrupt);
   flags.toggle("--json", options->json);
   flags.describe(
-      "Decodes plainly and under every configuration, and compares token ids, a hash of every logits "
+      "Decodes plainly and under every configuration, and compares token ids, a hash of every "
+      "logits "
       "row, and a hash of the KV pages after each pass. Exit code 1 at any difference, and when a "
-      "configuration exercised none of what it names. --corrupt plants 20 faults: 1 when all that must "
+      "configuration exercised none of what it names. --corrupt plants 20 faults: 1 when all that "
+      "must "
       "be found were found, 5 when one was missed.",
       "lockstep prove -m model.gguf --quick");
   return [options] { return prove(*options); };

@@ -26,17 +26,20 @@ Prover::Prover(std::shared_ptr<const model::Model> model, std::shared_ptr<kernel
                int64_t tokens)
     : model_(std::move(model)), backend_(std::move(backend)), tokens_(tokens) {}
 
-int64_t Prover::plain_tokens() const { return tokens_ + kMaxDepth + 1; }
+int64_t Prover::plain_tokens() const {
+  return tokens_ + kMaxDepth + 1;
+}
 
 std::unique_ptr<decode::Session> Prover::new_session(
     const Case& of, std::shared_ptr<kernels::Backend> backend) const {
   const int64_t needed = static_cast<int64_t>(of.prompt.size()) + plain_tokens() + kMaxDepth + 1;
   const int64_t trained = model_->hyperparameters().n_ctx_train;
   if (needed > trained) {
-    throw Error(ExitCode::bad_use,
-                fmt::format("case {} needs {} positions, the model has {}; give fewer tokens (-n) or "
-                            "a shorter prompt (-p)",
-                            of.name, needed, trained));
+    throw Error(
+        ExitCode::bad_use,
+        fmt::format("case {} needs {} positions, the model has {}; give fewer tokens (-n) or "
+                    "a shorter prompt (-p)",
+                    of.name, needed, trained));
   }
   return std::make_unique<decode::Session>(model_, std::move(backend), options_of(of, needed));
 }

@@ -1,5 +1,5 @@
-// Decodes plainly and under configurations, and compares: token ids from the production path, a hash
-// of every logits row, a hash of the KV pages after each pass.
+// Decodes plainly and under configurations, and compares: token ids from the production path, a
+// hash of every logits row, a hash of the KV pages after each pass.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,21 @@ struct Case {
 struct How {
   std::shared_ptr<kernels::Backend> backend;
   int64_t chunk = 64;
-  std::function<std::shared_ptr<draft::Source>(const Trace& plain)> source;   // null: none
+  std::function<std::shared_ptr<draft::Source>(const Trace& plain)> source;  // null: none
   int depth = 0;
-  int64_t tokens = 0;       // stop once so many are there
-  int64_t passes = 1 << 30;   // or after so many decoding passes
+  int64_t tokens = 0;        // stop once so many are there
+  int64_t passes = 1 << 30;  // or after so many decoding passes
 };
 
 // What a configuration must have exercised; otherwise it proves nothing and fails.
 struct Needs {
   bool accepted = false, rejected = false, reused = false;
   std::vector<int64_t> widths;
+
+  Needs& accept() { return accepted = true, *this; }
+  Needs& reject() { return rejected = true, *this; }
+  Needs& reuse() { return reused = true, *this; }
+  Needs& width(int64_t rows) { return widths.push_back(rows), *this; }
 };
 
 struct Line {
@@ -47,7 +52,7 @@ struct Line {
   std::map<int64_t, int64_t> widths;
   std::optional<Difference> first;
   std::string first_case;
-  std::string unexercised;     // what was missing, "" if nothing
+  std::string unexercised;  // what was missing, "" if nothing
   double seconds = 0;
   bool identical() const { return !first && unexercised.empty(); }
 };
@@ -60,7 +65,7 @@ class Prover {
   const model::Model& model() const { return *model_; }
   const std::shared_ptr<const model::Model>& shared_model() const { return model_; }
   const std::shared_ptr<kernels::Backend>& backend() const { return backend_; }
-  int64_t tokens() const { return tokens_; }   // that an arm decodes at least
+  int64_t tokens() const { return tokens_; }  // that an arm decodes at least
   // Tokens of a plain run: what an arm may decode beyond tokens() with its last draft too.
   int64_t plain_tokens() const;
 

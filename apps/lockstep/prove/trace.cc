@@ -8,7 +8,9 @@
 namespace lockstep::app {
 namespace {
 
-std::string short_hash(const Digest& digest) { return to_hex(digest).substr(0, 16); }
+std::string short_hash(const Digest& digest) {
+  return to_hex(digest).substr(0, 16);
+}
 
 // Where two rows differ first, as "element 17: 1.25 (3fa00000)" for each side.
 std::optional<Difference> row_difference(int64_t position, const Trace& plain, const Trace& other) {

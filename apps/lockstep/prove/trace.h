@@ -22,7 +22,7 @@ struct Trace {
   // To name the place of a difference. The plain run keeps every row and every position's hash, the
   // other run what differed first.
   std::map<int64_t, std::vector<float>> row_values;
-  std::map<int64_t, Digest> positions;     // of the newest position of each state
+  std::map<int64_t, Digest> positions;  // of the newest position of each state
   std::optional<int64_t> first_bad_position;
 
   // What was exercised.
@@ -47,13 +47,13 @@ struct Difference {
   enum class Kind : uint8_t { kv, logits, token, fault };
   Kind kind = Kind::token;
   int64_t position = 0;
-  std::string plain, other;   // both values
+  std::string plain, other;  // both values
 };
 std::string_view difference_kind_name(Difference::Kind kind);
 
 struct Compared {
-  int64_t tokens = 0, rows = 0, states = 0;   // how many were there on both sides
-  std::optional<Difference> first;            // the earliest position at which they differ
+  int64_t tokens = 0, rows = 0, states = 0;  // how many were there on both sides
+  std::optional<Difference> first;           // the earliest position at which they differ
 };
 // Compares what both have.
 Compared compare(const Trace& plain, const Trace& other);

@@ -15,10 +15,12 @@ namespace {
 
 std::string piece_of(const llama_vocab* vocab, int32_t id, bool special) {
   std::string piece(64, '\0');
-  int32_t n = llama_token_to_piece(vocab, id, piece.data(), static_cast<int32_t>(piece.size()), 0, special);
+  int32_t n =
+      llama_token_to_piece(vocab, id, piece.data(), static_cast<int32_t>(piece.size()), 0, special);
   if (n < 0) {
     piece.resize(static_cast<size_t>(-n));
-    n = llama_token_to_piece(vocab, id, piece.data(), static_cast<int32_t>(piece.size()), 0, special);
+    n = llama_token_to_piece(vocab, id, piece.data(), static_cast<int32_t>(piece.size()), 0,
+                             special);
   }
   piece.resize(static_cast<size_t>(n));
   return piece;
@@ -64,9 +66,8 @@ void answer_requests(const llama_vocab* vocab) {
     ids.resize(length * 4 + 16);
     uint32_t count = 0xFFFFFFFF;
     try {
-      const int32_t n =
-          llama_tokenize(vocab, text.data(), static_cast<int32_t>(length), ids.data(),
-                         static_cast<int32_t>(ids.size()), head[0] & 1, head[0] & 2);
+      const int32_t n = llama_tokenize(vocab, text.data(), static_cast<int32_t>(length), ids.data(),
+                                       static_cast<int32_t>(ids.size()), head[0] & 1, head[0] & 2);
       count = static_cast<uint32_t>(n);
     } catch (const std::exception&) {
     }
