@@ -92,7 +92,7 @@ def main():
     parser.add_argument("batch")
     parser.add_argument("--full", action="store_true", default=bool(os.environ.get("LOCKSTEP_FULL")))
     parser.add_argument("names", nargs="*", default=list(tokenizer_ids.VOCABULARIES))
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     models = os.environ.get("LOCKSTEP_MODELS", str(ROOT / "models"))
     vocabs = os.environ.get("LOCKSTEP_VOCABS", str(ROOT / "models" / "vocabs"))
     texts = tokenizer_texts.generate()

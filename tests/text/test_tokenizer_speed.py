@@ -66,7 +66,7 @@ def main():
     parser.add_argument("batch")
     parser.add_argument("--limit", type=float, default=20)
     parser.add_argument("names", nargs="*", default=list(tokenizer_ids.VOCABULARIES))
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     models = os.environ.get("LOCKSTEP_MODELS", str(ROOT / "models"))
     vocabs = os.environ.get("LOCKSTEP_VOCABS", str(ROOT / "models" / "vocabs"))
     texts, bad, done = kinds(), 0, 0
