@@ -90,6 +90,10 @@ struct Session::Impl {
   int64_t size() const { return static_cast<int64_t>(history.size()); }
   int64_t pending() const { return size() - lane.kv().size(); }
   int64_t generated() const { return size() - prompt_tokens; }
+  // Each pass says anew whether it applied it.
+  kernels::Plant* plant_to_apply() const {
+    return plant != nullptr && !plant->done ? plant : nullptr;
+  }
 
   void adopt_source(std::shared_ptr<draft::Source> source, DepthPolicy depth);
   void check_history(std::span<const int32_t> given) const;
@@ -184,7 +188,7 @@ bool Session::Impl::run_chunk(int64_t rows) {
   const int64_t first = lane.kv().size();
   const auto tokens =
       std::span(history).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
-  const Lane::Outcome outcome = lane.run(tokens, rows, plant);
+  const Lane::Outcome outcome = lane.run(tokens, rows, plant_to_apply());
   lane.commit(outcome.good_rows);
   if (inspector != nullptr) inspector->on_pass(rows, lane.kv());
   if (outcome.good_rows == rows) return true;
@@ -300,7 +304,7 @@ Step Session::step() {
   Lane::Outcome outcome;
   {
     const Stopwatch watch(waiting > 1 ? s.phases.prompt : s.phases.verify);
-    outcome = s.lane.run(rows, waiting - 1, s.plant);
+    outcome = s.lane.run(rows, waiting - 1, s.plant_to_apply());
   }
   s.accept(drafted, outcome, step);
   {
@@ -461,7 +465,7 @@ void Session::evaluate(std::span<const int32_t> history,
     const int64_t first_row = std::clamp<int64_t>(first_position - 1 - first, 0, rows);
     const auto tokens =
         std::span(s.history).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
-    const Lane::Outcome outcome = s.lane.run(tokens, first_row, s.plant);
+    const Lane::Outcome outcome = s.lane.run(tokens, first_row, s.plant_to_apply());
     s.lane.commit(outcome.good_rows);
     for (int64_t row = first_row; row < outcome.good_rows; ++row) {
       on_row(first + row + 1, s.lane.logits(row));
