@@ -90,7 +90,7 @@ struct Session::Impl {
   int64_t size() const { return static_cast<int64_t>(history.size()); }
   int64_t pending() const { return size() - lane.kv().size(); }
   int64_t generated() const { return size() - prompt_tokens; }
-  // Each pass says anew whether it applied it.
+
   void adopt_source(std::shared_ptr<draft::Source> source, DepthPolicy depth);
   void check_history(std::span<const int32_t> given) const;
   int64_t replace_history(std::span<const int32_t> given, int64_t keep_at_most);
