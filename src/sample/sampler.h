@@ -30,8 +30,8 @@ struct Parameters {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   uint64_t seed = 0;
-  uint32_t choice_index = 0;                          // `n` of the OpenAI surface
-  std::vector<std::pair<int32_t, float>> logit_bias;  // -inf removes the id
+  uint32_t choice_index = 0;                               // `n` of the OpenAI surface
+  std::vector<std::pair<int32_t, float>> logit_bias = {};  // -inf removes the id
   std::vector<Stage> stages = default_stages();
 
   // Throws Error(bad_use) naming the parameter, its value and the accepted range.

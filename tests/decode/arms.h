@@ -21,7 +21,8 @@ namespace lockstep::decode::test {
 
 using Tokens = std::vector<int32_t>;
 
-// Small enough for thousands of runs: one block of each kind of layer, a window shorter than a page.
+// Small enough for thousands of runs: one block of each kind of layer, a window shorter than a
+// page.
 inline std::shared_ptr<const model::Model> tiny_model(const std::string& spec) {
   static std::map<std::string, std::shared_ptr<const model::Model>> made;
   auto& model = made[spec];
@@ -31,11 +32,14 @@ inline std::shared_ptr<const model::Model> tiny_model(const std::string& spec) {
 
 inline constexpr int32_t kVocab = 300;
 inline const char* const kLlama =
-    "llama-tiny,layers=2,embd=64,heads=2,kv_heads=1,head_dim=32,ffn=128,vocab=300,ctx=512@q8_0,seed=1";
+    "llama-tiny,layers=2,embd=64,heads=2,kv_heads=1,head_dim=32,ffn=128,vocab=300,ctx=512@q8_0,"
+    "seed=1";
 inline const char* const kLlamaOther =
-    "llama-tiny,layers=1,embd=64,heads=2,kv_heads=1,head_dim=32,ffn=64,vocab=300,ctx=512@q8_0,seed=2";
+    "llama-tiny,layers=1,embd=64,heads=2,kv_heads=1,head_dim=32,ffn=64,vocab=300,ctx=512@q8_0,seed="
+    "2";
 inline const char* const kGemma =
-    "gemma3-tiny,layers=7,embd=64,heads=2,kv_heads=1,head_dim=32,ffn=64,vocab=300,ctx=512,window=24@"
+    "gemma3-tiny,layers=7,embd=64,heads=2,kv_heads=1,head_dim=32,ffn=64,vocab=300,ctx=512,window="
+    "24@"
     "q8_0,seed=1";
 
 struct Trace {
@@ -151,10 +155,17 @@ class JunkSource final : public draft::Source {
     const size_t n = rng_() % (2 * static_cast<size_t>(n_max) + 2);
     for (size_t i = 0; i < n; ++i) {
       switch (rng_() % 8) {
-        case 0: proposal.tokens.push_back(-1 - static_cast<int32_t>(rng_() % 5)); break;
-        case 1: proposal.tokens.push_back(kVocab + static_cast<int32_t>(rng_() % 5)); break;
-        case 2: proposal.tokens.push_back(history[rng_() % history.size()]); break;
-        default: proposal.tokens.push_back(static_cast<int32_t>(rng_() % kVocab));
+        case 0:
+          proposal.tokens.push_back(-1 - static_cast<int32_t>(rng_() % 5));
+          break;
+        case 1:
+          proposal.tokens.push_back(kVocab + static_cast<int32_t>(rng_() % 5));
+          break;
+        case 2:
+          proposal.tokens.push_back(history[rng_() % history.size()]);
+          break;
+        default:
+          proposal.tokens.push_back(static_cast<int32_t>(rng_() % kVocab));
       }
     }
     return proposal;

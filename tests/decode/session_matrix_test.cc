@@ -41,11 +41,11 @@ class Matrix : public ::testing::TestWithParam<std::tuple<const char*, KvTypes>>
 TEST_P(Matrix, EverySourceAtEveryDepthEqualsPlain) {
   const auto& [spec, kv] = GetParam();
   const auto model = tiny_model(spec);
-  const std::shared_ptr<kernels::Backend> backends[] = {
-      kernels::make_cpu_backend("", 1), kernels::make_cpu_backend("", 2),
-      kernels::make_cpu_backend("scalar", 1)};
+  const std::shared_ptr<kernels::Backend> backends[] = {kernels::make_cpu_backend("", 1),
+                                                        kernels::make_cpu_backend("", 2),
+                                                        kernels::make_cpu_backend("scalar", 1)};
   std::mt19937_64 rng(5);
-  const Tokens prompt = random_prompt(rng, 75);   // past a page, past the window
+  const Tokens prompt = random_prompt(rng, 75);  // past a page, past the window
   int64_t arms = 0, drafted = 0, accepted = 0;
   for (const Sampling& sampling : samplings()) {
     SessionOptions options;
@@ -63,8 +63,8 @@ TEST_P(Matrix, EverySourceAtEveryDepthEqualsPlain) {
         SessionOptions arm = options;
         const int64_t chunks[] = {1, 7, 64};
         arm.chunk = chunks[arms % 3];
-        // The other KV types at some depths only; two threads, which on a busy machine wait for each
-        // other more than they work, at one.
+        // The other KV types at some depths only; two threads, which on a busy machine wait for
+        // each other more than they work, at one.
         const bool usual = kv.k == state::KvType::f16;
         if (!usual && depth % 5 != 0 && depth != 1) continue;
         const auto& backend = backends[depth == 10 && sampling.parameters.temperature == 0.8f];

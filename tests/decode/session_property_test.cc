@@ -1,6 +1,6 @@
-// Random conversations: random models, sampling, drafts, depths, chunks, limits, end tokens, faults,
-// prefix reuse, snapshots, cuts. Whatever happened before, a session gives what a fresh plain one
-// gives.
+// Random conversations: random models, sampling, drafts, depths, chunks, limits, end tokens,
+// faults, prefix reuse, snapshots, cuts. Whatever happened before, a session gives what a fresh
+// plain one gives.
 //
 // The same program is linked against deliberately broken copies of session.cc (see CMakeLists.txt);
 // there LOCKSTEP_EXPECT_CAUGHT is defined, and finding nothing is the failure.
@@ -41,13 +41,20 @@ sample::Parameters random_sampling(std::mt19937_64& rng) {
 std::shared_ptr<draft::Source> random_source(std::mt19937_64& rng, const World& world,
                                              const Tokens& recording) {
   switch (rng() % 7) {
-    case 0: return std::make_shared<draft::NgramSource>(draft::NgramOptions{.longest = 2, .shortest = 1});
-    case 1: return std::make_shared<draft::SuffixSource>(draft::SuffixOptions{.shortest = 1});
-    case 2: return replay_source(recording, 0.5 + 0.1 * static_cast<double>(rng() % 6), rng());
-    case 3: return std::make_shared<draft::ModelSource>(world.model, world.backend, kVocab);
-    case 4: return std::make_shared<JunkSource>(rng());
-    case 5: return replay_source(recording, 1.0);
-    default: return nullptr;
+    case 0:
+      return std::make_shared<draft::NgramSource>(draft::NgramOptions{.longest = 2, .shortest = 1});
+    case 1:
+      return std::make_shared<draft::SuffixSource>(draft::SuffixOptions{.shortest = 1});
+    case 2:
+      return replay_source(recording, 0.5 + 0.1 * static_cast<double>(rng() % 6), rng());
+    case 3:
+      return std::make_shared<draft::ModelSource>(world.model, world.backend, kVocab);
+    case 4:
+      return std::make_shared<JunkSource>(rng());
+    case 5:
+      return replay_source(recording, 1.0);
+    default:
+      return nullptr;
   }
 }
 
@@ -80,8 +87,8 @@ void converse(uint64_t seed, Counts& counts) {
     plain_options.chunk = 1;
     Session plain_session(world.model, world.plain_backend, plain_options);
     Trace plain = run(plain_session, history);
-    // A fault at a token that plain decoding runs, or at one that only drafts run; not of the prompt,
-    // whose rows may be there already.
+    // A fault at a token that plain decoding runs, or at one that only drafts run; not of the
+    // prompt, whose rows may be there already.
     const int32_t token = rng() % 2 == 0 && !plain.tokens.empty()
                               ? plain.tokens[rng() % plain.tokens.size()]
                               : static_cast<int32_t>(rng() % kVocab);
@@ -116,7 +123,9 @@ void converse(uint64_t seed, Counts& counts) {
       snapshot_history = now;
     }
     switch (rng() % 5) {
-      case 0: history = now; break;
+      case 0:
+        history = now;
+        break;
       case 1:
         history = now;
         history[rng() % history.size()] = static_cast<int32_t>(rng() % kVocab);
@@ -132,7 +141,8 @@ void converse(uint64_t seed, Counts& counts) {
         history.assign(now.begin(), now.begin() + at);
         break;
       }
-      default: history = random_prompt(rng, 1 + rng() % 90);
+      default:
+        history = random_prompt(rng, 1 + rng() % 90);
     }
     const Tokens more = random_prompt(rng, history.empty() ? 1 : rng() % 10);
     history = joined(history, more);
@@ -175,8 +185,8 @@ TEST(SessionProperty, AnyPastAndAnyDraftEqualAFreshPlainRun) {
   EXPECT_GT(counts.accepted, 0);
   EXPECT_LT(counts.accepted, counts.drafted);
   EXPECT_GT(counts.cached, 0);
-  for (const Finish finish : {Finish::end_token, Finish::max_tokens, Finish::context_full,
-                              Finish::fault}) {
+  for (const Finish finish :
+       {Finish::end_token, Finish::max_tokens, Finish::context_full, Finish::fault}) {
     EXPECT_GT(counts.finishes[finish], 0) << finish_name(finish);
   }
 #endif

@@ -17,7 +17,8 @@ using Tokens = std::vector<int32_t>;
 bool same(const Tokens& tokens, int64_t end_a, int64_t end_b, int64_t n) {
   if (end_a - n + 1 < 0 || end_b - n + 1 < 0) return false;
   for (int64_t i = 0; i < n; ++i) {
-    if (tokens[static_cast<size_t>(end_a - i)] != tokens[static_cast<size_t>(end_b - i)]) return false;
+    if (tokens[static_cast<size_t>(end_a - i)] != tokens[static_cast<size_t>(end_b - i)])
+      return false;
   }
   return true;
 }
@@ -179,8 +180,9 @@ TEST(Suffix, EqualsASearchOfTheWholeHistory) {
                    const int64_t length = brute_longest(tokens);
                    Tokens expected;
                    if (length >= options.shortest) {
-                     expected = follow(tokens, brute_latest(tokens, length) + 1,
-                                       static_cast<int>(std::min<int64_t>(n_max, length * options.factor)));
+                     expected = follow(
+                         tokens, brute_latest(tokens, length) + 1,
+                         static_cast<int>(std::min<int64_t>(n_max, length * options.factor)));
                    }
                    ASSERT_EQ(proposal.tokens, expected);
                  });

@@ -15,14 +15,16 @@ using Tokens = std::vector<int32_t>;
 
 ReplayOptions options_of(double rate, size_t length = 4000) {
   ReplayOptions options;
-  for (size_t i = 0; i < length; ++i) options.recording.push_back(static_cast<int32_t>(i * 37 % 50));
+  for (size_t i = 0; i < length; ++i)
+    options.recording.push_back(static_cast<int32_t>(i * 37 % 50));
   options.rates = {rate};
   options.seed = 9;
   options.n_vocab = 50;
   return options;
 }
 
-// Decodes the recording: accepted drafts, then the recorded token. Returns the places of the misses.
+// Decodes the recording: accepted drafts, then the recorded token. Returns the places of the
+// misses.
 std::vector<size_t> misses(ReplaySource& source, const Tokens& recording, int depth) {
   std::vector<size_t> missed;
   Tokens history(recording.begin(), recording.begin() + 10);
@@ -68,8 +70,8 @@ TEST(Replay, IsRightAsOftenAsAsked) {
 }
 
 TEST(Replay, MissesAtTheSamePlacesWhateverTheDepth) {
-  // A position that no draft reaches, because the token before ended one, misses nothing; so compare
-  // with the depth that looks at every position.
+  // A position that no draft reaches, because the token before ended one, misses nothing; so
+  // compare with the depth that looks at every position.
   const ReplayOptions options = options_of(0.7);
   std::vector<bool> wrong(options.recording.size());
   for (size_t size = 10; size < options.recording.size(); ++size) {
@@ -163,8 +165,9 @@ void expect_refused(std::string_view text, const std::string& words) {
 }
 
 TEST(SpecTypes, SayWhatToUseInsteadOfWhatIsNotThere) {
-  for (const char* name : {"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "draft-eagle3",
-                           "draft-mtp", "draft-dflash", "draft-dspark", "mtp", "dflash"}) {
+  for (const char* name :
+       {"ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "draft-eagle3", "draft-mtp",
+        "draft-dflash", "draft-dspark", "mtp", "dflash"}) {
     expect_refused(name, std::string(name) + " is not supported yet; use ");
     expect_refused(std::string("ngram,") + name, "not supported yet");
   }
