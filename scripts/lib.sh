@@ -4,11 +4,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Debian packages. The engine's are all that the demo needs.
 ENGINE_PACKAGES=(
-  cmake ninja-build g++ pkg-config ca-certificates
-  libssl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
+  cmake ninja-build g++ ca-certificates
+  libssl-dev libfmt-dev nlohmann-json3-dev libcli11-dev
   python3 python3-venv python3-jinja2
 )
-TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev)
+TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev pkg-config)
 
 jobs=$(nproc)
 
@@ -42,7 +42,8 @@ make_venv() {
     local stamp
     stamp="$venv/$(sha256sum "$file" | cut -c1-16).done"
     [ -e "$stamp" ] && continue
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$file"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$file" \
+      -c tests/constraints.txt
     touch "$stamp"
   done
 }

@@ -24,12 +24,12 @@ fi
 
 logs=build/test-logs
 mkdir -p "$logs"
-passed=0 failed=0
-failures=()
+rm -f "$logs"/*.count
 started=$SECONDS
 
 # step NAME COUNTER COMMAND...: runs it with its output in a log. COUNTER reads how many tests passed
-# and failed from the log; "one" counts the step itself.
+# and failed from the log; "one" counts the step itself. The counts go to a file, so that steps may
+# run side by side.
 step() {
   local name=$1 counter=$2 log status=0 begin=$SECONDS p=0 f=0
   shift 2
@@ -38,14 +38,18 @@ step() {
   read -r p f < <("count_$counter" "$log" "$status")
   # A runner that failed without a failed test has still failed.
   [ "$status" -ne 0 ] && [ "$f" -eq 0 ] && f=1
-  passed=$((passed + p)) failed=$((failed + f))
+  echo "$p $f $name" >"$logs/$name.count"
   printf '%-34s %5d passed %3d failed  %4d s\n' "$name" "$p" "$f" $((SECONDS - begin))
-  if [ "$f" -ne 0 ]; then
-    failures+=("$name")
-    tail -n 60 "$log" | sed 's/^/    /'
-  fi
+  if [ "$f" -ne 0 ]; then tail -n 60 "$log" | sed 's/^/    /'; fi
   [ "$status" -eq 0 ]
 }
+
+# Steps that use one core each: as many at a time as there are cores.
+beside() {
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+  step "$@" &
+}
+all_done() { wait || true; }
 
 count_none() { echo 0 0; }
 count_one() { [ "$2" -eq 0 ] && echo 1 0 || echo 0 1; }
@@ -56,11 +60,15 @@ count_ctest() {
   bad=${summary%% *} total=${summary##* }
   echo $((total - bad)) "$bad"
 }
-count_unittest() {
-  local total bad
-  total=$(grep -oE '^Ran [0-9]+ test' "$1" | grep -oE '[0-9]+' | paste -sd+ | bc)
-  bad=$(grep -oE '(failures|errors)=[0-9]+' "$1" | grep -oE '[0-9]+' | paste -sd+ | bc)
-  echo $((${total:-0} - ${bad:-0})) "${bad:-0}"
+count_unittest() {   # a skipped test counts as neither
+  awk '/^Ran [0-9]+ test/ { total += $2 }
+       /^(OK|FAILED) \(/ { n = split($0, part, /[(,) ]+/)
+                           for (i = 1; i <= n; ++i) {
+                             split(part[i], kv, "=")
+                             if (kv[1] == "failures" || kv[1] == "errors") bad += kv[2]
+                             if (kv[1] == "skipped") skipped += kv[2]
+                           } }
+       END { print total - bad - skipped, bad + 0 }' "$1"
 }
 
 # Targets of a build whose ctest names match (a GoogleTest binary and its test have one name).
@@ -88,12 +96,11 @@ python_tests() {   # DIRECTORY
 }
 
 fuzz() {   # BINARY
-  local name corpus=build/fuzz-corpus seeds
-  name=$(basename "$1")
-  mkdir -p "$corpus/$name"
-  seeds=tests/fuzz/corpus/${name#fuzz_}
-  [ -d "$seeds" ] || seeds=
-  "$1" -max_total_time="$fuzz_seconds" -rss_limit_mb=4096 -print_final_stats=1 "$corpus/$name" $seeds
+  local corpus
+  corpus=build/fuzz-corpus/$(basename "$1")
+  mkdir -p "$corpus"
+  "$1" -max_total_time="$fuzz_seconds" -rss_limit_mb=4096 -print_final_stats=1 \
+    -artifact_prefix="$logs/" "$corpus"
 }
 
 say "packages"
@@ -103,7 +110,7 @@ scripts/fetch_models.sh
 make_venv build/venv-test tests/*/requirements.txt
 
 say "build (release)"
-step build-release none build release || { tail -n 40 "$logs/build-release.log"; echo "0 passed, 1 failed"; exit 1; }
+step build-release none build release || { printf '0 passed, 1 failed\n'; exit 1; }
 
 export LOCKSTEP_BIN=$PWD/build/release/lockstep
 export LOCKSTEP_MODELS=$PWD/models
@@ -114,15 +121,16 @@ if [ $soak = 1 ]; then exec scripts/soak.sh; fi
 say "tests"
 step ctest ctest ctest --test-dir build/release --output-on-failure -j "$jobs" || true
 for directory in $(grep -lE '^import unittest|^from unittest' tests/*/test_*.py | xargs -r -n 1 dirname | sort -u); do
-  step "python-$(basename "$directory")" unittest python_tests "$directory" || true
+  beside "python-$(basename "$directory")" unittest python_tests "$directory"
 done
 
 if [ $full = 1 ]; then
   say "the whole proof"
   for model in models/*.gguf; do
-    step "prove-$(basename "$model" .gguf)" one "$LOCKSTEP_BIN" prove -m "$model" || true
+    beside "prove-$(basename "$model" .gguf)" one "$LOCKSTEP_BIN" prove -m "$model" -t 1
   done
 fi
+all_done
 
 say "sanitizers"
 step asan ctest sanitized asan -L unit -LE "control|slow" || true
@@ -132,10 +140,15 @@ say "fuzzing ($fuzz_seconds s each)"
 step build-fuzz none build fuzz || true
 for binary in build/fuzz/tests/fuzz/fuzz_*; do
   [ -x "$binary" ] && [ -f "$binary" ] || continue
-  step "$(basename "$binary")" one fuzz "$binary" || true
-  grep -hE '^(stat::number_of_executed_units|past)' "$logs/$(basename "$binary").log" | sed 's/^/    /' || true
+  beside "$(basename "$binary")" one fuzz "$binary"
+done
+all_done
+for binary in build/fuzz/tests/fuzz/fuzz_*; do
+  grep -h "^$(basename "$binary"): " "$logs/$(basename "$binary").log" 2>/dev/null | sed 's/^/    /' || true
 done
 
-[ ${#failures[@]} -eq 0 ] || printf '\nfailed: %s\n' "${failures[*]}"
+read -r passed failed < <(awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }' "$logs"/*.count)
+failures=$(awk '$2 > 0 { printf " %s", $3 }' "$logs"/*.count)
+[ -z "$failures" ] || printf '\nfailed:%s\n' "$failures"
 printf '\n%d s\n%d passed, %d failed\n' $((SECONDS - started)) "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -45,6 +45,12 @@ const Flag* find_flag(std::string_view name, std::string_view command) {
   bad_use(fmt::format("{}: no such flag; see lockstep {} --help", name, command));
 }
 
+// What messages call a flag: its short form where it has one.
+std::string_view shown_name(std::string_view name, std::string_view command) {
+  const Flag* flag = find_flag(name, command);
+  return flag ? split_names(flag->names).front() : name;
+}
+
 bool is_off(const Flag& flag, std::string_view value) {
   if (flag.off.empty()) return false;
   if (value == flag.off) return true;
@@ -211,7 +217,8 @@ void Flags::texts(std::string_view name, std::vector<std::string>& target) {
 
 void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64_t min,
                     int64_t max) {
-  bind(name, [&target, min, max, shown = std::string(name)](const std::string& value) {
+  bind(name, [&target, min, max,
+              shown = std::string(shown_name(name, command_))](const std::string& value) {
     target = parse_integer(value);
     if (!target) bad_use(fmt::format("{} {}: not a whole number", shown, value));
     if (*target < min || *target > max) {
@@ -221,7 +228,8 @@ void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64
 }
 
 void Flags::number(std::string_view name, std::optional<double>& target, double min, double max) {
-  bind(name, [&target, min, max, shown = std::string(name)](const std::string& value) {
+  bind(name, [&target, min, max,
+              shown = std::string(shown_name(name, command_))](const std::string& value) {
     target = parse_number(value);
     if (!target) bad_use(fmt::format("{} {}: not a number", shown, value));
     if (*target < min || *target > max) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <utility>
 
 #include "decode/result.h"
 #include "draft/factory.h"
@@ -153,7 +154,9 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
   const auto interrupted = [&] { return options.interrupted && options.interrupted->load(); };
 
   Progress progress;
+  std::string heading = options.heading;
   session.begin(history, [&](int64_t done, int64_t total) {
+    if (!heading.empty()) options.print(std::exchange(heading, ""));
     // A short prompt is done before anyone could read of it.
     if (total > 256) progress.show(fmt::format("prompt {}/{}", done, total));
     return !interrupted();

@@ -52,6 +52,7 @@ struct Answer {
 struct AnswerOptions {
   std::vector<std::string> stops;
   bool special = false;                            // print special tokens too
+  std::string heading;                             // printed before, once the prompt is accepted
   std::function<void(std::string_view)> print;     // text as it comes
   const std::atomic<bool>* interrupted = nullptr;  // set by Ctrl-C
 };

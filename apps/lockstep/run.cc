@@ -147,7 +147,7 @@ ExitCode run(const RunOptions& o) {
 
   const std::vector<int32_t> ids = tokenizer.encode(mode.prompt, true, true);
   if (ids.empty()) bad_use("the prompt is empty, and the model asks for no BOS; give some text");
-  if (!o.no_display_prompt) answer_options.print(mode.prompt);
+  if (!o.no_display_prompt) answer_options.heading = mode.prompt;
   const Answer result = answer(session, tokenizer, ids, answer_options);
   if (o.json) {
     print_json(run_json(mode, result, session));

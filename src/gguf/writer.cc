@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <stdexcept>
 
@@ -101,6 +102,11 @@ void append_array(std::vector<std::byte>& out, const Array& array) {
 class TemporaryFile {
  public:
   TemporaryFile(const std::filesystem::path& target, uint64_t size) : target_(target), size_(size) {
+    // Asked first: where the file system cannot reserve space, posix_fallocate writes all of it.
+    std::error_code unknown;
+    const auto space = std::filesystem::space(
+        target.has_parent_path() ? target.parent_path() : std::filesystem::path("."), unknown);
+    if (!unknown && space.available < size) fail(ENOSPC);
     path_ = target;
     path_ += fmt::format(".partial-{}", ::getpid());
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -148,6 +154,17 @@ class TemporaryFile {
   std::byte* data_ = nullptr;
   bool kept_ = false;
 };
+
+// What can be had without pushing anything else out, as Linux estimates it; else all there is.
+uint64_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string word; info >> word;) {
+    uint64_t kib = 0;
+    if (word == "MemAvailable:" && info >> kib) return kib * 1024;
+  }
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
 
 }  // namespace
 
@@ -288,14 +305,12 @@ void Writer::write_file(const std::filesystem::path& path,
 std::vector<std::byte> Writer::to_memory() const {
   const uint64_t size = total_bytes();
   // Asked first, since an allocator that overcommits would say yes and the machine would pay later.
-  const uint64_t installed = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                             static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  if (size > installed) {
+  if (const uint64_t available = available_memory(); size > available) {
     throw Error(
         ExitCode::resource,
-        fmt::format("a model in memory needs {} bytes and this machine has {}; write it to a "
-                    "file, or ask for a smaller one",
-                    size, installed));
+        fmt::format("a model in memory needs {} bytes and this machine has {} available; write "
+                    "it to a file, or ask for a smaller one",
+                    size, available));
   }
   std::vector<std::byte> out;
   try {

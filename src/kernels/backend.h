@@ -27,10 +27,11 @@ struct PassSegment {
 struct Plant {
   int op = -1;                // index in Graph::ops
   int64_t position = -1;      // absolute position of the row (segment 0)
-  int64_t element = 0;        // binary32 element of the output row; for KvWrite a byte of the K row
-                              // (then of the V row), heads in order
+  int64_t element = 0;        // binary32 element of the output row (of several outputs: through them
+                              // in order); for KvWrite a byte of the K row (then of the V row),
+                              // heads in order
   int bit = 0;                // 0..31 (KvWrite: 0..7)
-  bool done = false;          // set by the backend when it was applied
+  bool done = false;          // set by every run: whether this pass applied it
 };
 
 struct PassFault {

@@ -7,18 +7,24 @@ namespace lockstep::kernels {
 
 const char* kv_type_name(KvType type) {
   switch (type) {
-    case KvType::f32: return "f32";
-    case KvType::f16: return "f16";
-    case KvType::q8_0: return "q8_0";
+    case KvType::f32:
+      return "f32";
+    case KvType::f16:
+      return "f16";
+    case KvType::q8_0:
+      return "q8_0";
   }
   return "?";
 }
 
 int64_t kv_row_bytes(KvType type, int64_t head_dim) {
   switch (type) {
-    case KvType::f32: return 4 * head_dim;
-    case KvType::f16: return 2 * head_dim;
-    case KvType::q8_0: return 34 * (head_dim / 32);
+    case KvType::f32:
+      return 4 * head_dim;
+    case KvType::f16:
+      return 2 * head_dim;
+    case KvType::q8_0:
+      return 34 * (head_dim / 32);
   }
   return 0;
 }
@@ -29,11 +35,14 @@ ActivationForm activation_form(TensorType weight_type) {
     case TensorType::q4_1:
     case TensorType::q5_0:
     case TensorType::q5_1:
-    case TensorType::q8_0: return ActivationForm::q32;
+    case TensorType::q8_0:
+      return ActivationForm::q32;
     case TensorType::q4_k:
     case TensorType::q5_k:
-    case TensorType::q6_k: return ActivationForm::q256;
-    default: return ActivationForm::f32;
+    case TensorType::q6_k:
+      return ActivationForm::q256;
+    default:
+      return ActivationForm::f32;
   }
 }
 

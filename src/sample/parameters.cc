@@ -70,6 +70,10 @@ const char* stage_name(Stage stage) {
   return "";
 }
 
+std::vector<Stage> default_stages() {
+  return {Stage::penalties, Stage::top_k, Stage::top_p, Stage::min_p, Stage::temperature};
+}
+
 bool Parameters::has_penalties() const {
   return repeat_last_n != 0 &&
          (repeat_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f);

@@ -17,6 +17,7 @@ namespace lockstep::sample {
 
 enum class Stage : uint8_t { penalties, top_k, top_p, min_p, temperature };
 const char* stage_name(Stage stage);  // "penalties", "top_k", …
+std::vector<Stage> default_stages();  // all, in the order above
 
 // Defaults are llama.cpp b11434's. Floats are decimal -> binary64 -> binary32 (law).
 struct Parameters {
@@ -29,10 +30,9 @@ struct Parameters {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   uint64_t seed = 0;
-  uint32_t choice_index = 0;                          // `n` of the OpenAI surface
-  std::vector<std::pair<int32_t, float>> logit_bias;  // -inf removes the id
-  std::vector<Stage> stages = {Stage::penalties, Stage::top_k, Stage::top_p, Stage::min_p,
-                               Stage::temperature};
+  uint32_t choice_index = 0;                               // `n` of the OpenAI surface
+  std::vector<std::pair<int32_t, float>> logit_bias = {};  // -inf removes the id
+  std::vector<Stage> stages = default_stages();
 
   // Throws Error(bad_use) naming the parameter, its value and the accepted range.
   void validate(int64_t n_vocab) const;

@@ -104,7 +104,7 @@ class WrongUse(CliTest):
                       ["-ub", "0"], ["-s", "-2"], ["--temp", "hot"], ["--temp", "nan"], ["--top-p", "1e999"],
                       ["--spec-draft-n-max", "-1"], ["--spec-draft-p-min", "2"]):
             with self.subTest(flags):
-                self.refused("run", "-m", cli.SMOLLM2, "-p", "x", *flags, says=flags[0] if flags[1] else "")
+                self.refused("run", "-m", cli.SMOLLM2, "-p", "x", *flags, says=flags[0])
 
     def test_contradictions(self):
         for flags in (["-cnv", "-no-cnv"], ["-p", "a", "-f", "b"], ["-cnv", "-sys", "a", "-sysf", "b"],
@@ -151,7 +151,7 @@ class WrongUse(CliTest):
             done = subprocess.run([cli.BINARY, "flags"], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, RESOURCE)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        done = subprocess.run(["/bin/sh", "-c", f"(sleep 0.2; exec '{cli.BINARY}' flags; echo $? >&2) 3>&1 | true"],
+        done = subprocess.run(["/bin/sh", "-c", f"(sleep 0.2; '{cli.BINARY}' flags; echo $? >&2) 3>&1 | true"],
                               stderr=subprocess.PIPE)
         lines = done.stderr.decode().splitlines()
         self.assertEqual(lines[-1], str(RESOURCE), lines)

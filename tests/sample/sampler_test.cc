@@ -67,7 +67,13 @@ TEST(Sampler, WholeVocabularyAtTemperatureOneSkipsNoWinner) {
 
 TEST(Sampler, OneObjectGivesWhatAFreshOneGives) {
   std::mt19937_64 rng(4);
-  const RandomCase first = random_case(rng, 200);
+  RandomCase first = random_case(rng, 200);
+  first.parameters.stages = default_stages();
+  first.parameters.logit_bias.clear();
+  first.parameters.repeat_last_n = 64;
+  first.parameters.presence_penalty = 1000.0f;
+  first.parameters.temperature = 0.0f;
+  first.parameters.frequency_penalty = 0.5f;
   Sampler kept(first.parameters, 200);
   for (int i = 0; i < 300; ++i) {
     const RandomCase c = random_case(rng, 200);

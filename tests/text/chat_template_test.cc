@@ -300,6 +300,25 @@ TEST(EncodeChat, BosComesOnce) {
   EXPECT_EQ(encode_chat(t, "ab"), ids);
 }
 
+// The template inside the model file, where that is at hand.
+TEST(RealTemplates, SmolLm2) {
+  const char* folder = std::getenv("LOCKSTEP_MODELS");
+  const fs::path path =
+      fs::path(folder ? folder : LOCKSTEP_SOURCE_DIR "/models") / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
+  const gguf::File file = gguf::File::open(path);
+  const Tokenizer tokenizer = Tokenizer::load(file);
+  const ChatTemplate t = ChatTemplate::for_model(file, tokenizer, std::nullopt);
+  const std::string text = t.render(kHello, true);
+  EXPECT_EQ(text,
+            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+            "Face<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+  const std::vector<int32_t> ids = encode_chat(tokenizer, text);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), 3);  // <|im_start|>
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 2), 2);  // <|im_end|>
+  EXPECT_EQ(tokenizer.decode(ids, true), text);
+}
+
 // The real templates of many families, where a llama.cpp tree is at hand: each must compile, and
 // render (some only with tools), or refuse in its own words.
 TEST(RealTemplates, CompileAndRender) {

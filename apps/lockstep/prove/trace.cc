@@ -109,7 +109,8 @@ Compared compare(const Trace& plain, const Trace& other) {
     }
   }
   if (plain.fault != other.fault && !result.first) {
-    const int64_t end = other.tokens.empty() ? 0 : other.tokens.rbegin()->first + 1;
+    // A fault leaves no row and no token of its own: it comes after the last state.
+    const int64_t end = other.states.empty() ? 0 : other.states.rbegin()->first;
     result.first = {Difference::Kind::fault, end, plain.fault.empty() ? "none" : plain.fault,
                     other.fault.empty() ? "none" : other.fault};
   }
