@@ -35,8 +35,8 @@ class Writer {
   void add_bools(const std::string& key, const std::vector<bool>& values);
 
   // ne: 1 to 4 positive dimensions, ne[0] whole blocks; anything else, or a size beyond 63 bits, is
-  // std::invalid_argument. fill(out) is called when the tensor's bytes are written, so that a large model is never held
-  // whole: out has exactly the tensor's bytes, zeroed.
+  // std::invalid_argument. fill(out) is called when the tensor's bytes are written, so that a large
+  // model is never held whole: out has exactly the tensor's bytes, zeroed.
   void add_tensor(const std::string& name, TensorType type, const std::vector<int64_t>& ne,
                   std::function<void(std::span<std::byte> out)> fill);
 

@@ -92,33 +92,29 @@ std::optional<std::string> HelperProcess::ask(const std::string& line, Clock::ti
                                               size_t max_reply_bytes) {
   if (!running()) return fail(Failure::died);
   const std::string request = line + "\n";
-  for (size_t sent = 0; sent < request.size();) {
-    const ssize_t n = send(socket_, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
-    if (n > 0) {
-      sent += static_cast<size_t>(n);
-    } else if (n < 0 && errno == EAGAIN) {
-      if (!wait_for(POLLOUT, deadline)) return fail(Failure::timed_out);
-    } else if (n < 0 && errno != EINTR) {
-      return fail(Failure::died);
-    }
-  }
   std::string reply;
-  char buffer[65536];
+  // Both ways at once: the child may answer, and even end, before it has read everything.
+  size_t sent = 0;
+  std::vector<char> buffer(65536);
   for (;;) {
-    const ssize_t n = recv(socket_, buffer, sizeof buffer, 0);
+    if (sent < request.size()) {
+      const ssize_t n = send(socket_, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+      if (n > 0) sent += static_cast<size_t>(n);
+      if (n < 0 && errno != EAGAIN && errno != EINTR) sent = request.size();  // it reads no more
+    }
+    const ssize_t n = recv(socket_, buffer.data(), buffer.size(), 0);
     if (n > 0) {
-      reply.append(buffer, static_cast<size_t>(n));
+      reply.append(buffer.data(), static_cast<size_t>(n));
       if (reply.back() == '\n') {  // it sends nothing on its own, so this is the end of the line
         reply.pop_back();
         return reply;
       }
       if (reply.size() > max_reply_bytes) return fail(Failure::too_long);
-    } else if (n == 0) {
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
       return fail(Failure::died);
-    } else if (errno == EAGAIN) {
-      if (!wait_for(POLLIN, deadline)) return fail(Failure::timed_out);
-    } else if (errno != EINTR) {
-      return fail(Failure::died);
+    } else {
+      const short events = sent < request.size() ? POLLIN | POLLOUT : POLLIN;
+      if (!wait_for(events, deadline)) return fail(Failure::timed_out);
     }
   }
 }

@@ -151,9 +151,10 @@ TEST(Invariance, ChunksThreadsAndInstructionSets) {
               static_cast<long long>(runs), static_cast<long long>(kPositions));
 }
 
-// A pass of 1 + n rows whose drafts are right up to a random place and wrong from there on.
+// A pass of 1 + n rows whose drafts are right up to a random place and wrong from there on; between
+// passes now and then a truncate, a snapshot, a restore.
 TEST(Invariance, DraftsThatAreRejectedLeaveNoTrace) {
-  int64_t drafted = 0, rejected = 0;
+  int64_t drafted = 0, rejected = 0, restored = 0;
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     TinyModel tiny(c.shape);
@@ -164,6 +165,8 @@ TEST(Invariance, DraftsThatAreRejectedLeaveNoTrace) {
     std::mt19937_64 random(5);
     Runner runner(model, kernels::make_cpu_backend("", 2), c.k_type, c.v_type, 1000);
     Outcome got;
+    std::shared_ptr<const state::KvCache::Snapshot> saved;
+    size_t saved_size = 0;
     while (got.logits.size() < tokens.size()) {
       const size_t at = got.logits.size(), left = tokens.size() - at;
       const size_t width = 1 + random() % 16, right = std::min(left, 1 + random() % width);
@@ -177,20 +180,36 @@ TEST(Invariance, DraftsThatAreRejectedLeaveNoTrace) {
       for (size_t i = 0; i < right; ++i) got.logits.push_back(std::move(result.logits[i]));
       drafted += static_cast<int64_t>(rows.size()) - 1;
       rejected += static_cast<int64_t>(rows.size() - right);
-      if (random() % 8 == 0) {  // back to where the state still reaches, and again from there
-        const int64_t back =
-            runner.cache().reusable(runner.cache().size() - static_cast<int64_t>(random() % 20));
-        if (back > 0) {
+      const auto size = static_cast<size_t>(runner.cache().size());
+      switch (random() % 16) {
+        case 0: {  // back to where the state still reaches, and again from there
+          const int64_t back = runner.cache().reusable(
+              static_cast<int64_t>(size - std::min<size_t>(size, random() % 20)));
+          if (back == 0) break;
           runner.cache().truncate(back);
           got.logits.resize(static_cast<size_t>(back));
+          break;
         }
+        case 1:
+          saved = runner.cache().snapshot();
+          saved_size = size;
+          break;
+        case 2:
+          if (!saved) break;
+          runner.cache().restore(saved);
+          got.logits.resize(saved_size);
+          if (random() % 2 == 0) saved.reset();
+          ++restored;
+          break;
+        default:
+          break;
       }
     }
     got.state = runner.cache().hash();
     expect_same(got, want, "speculated");
   }
-  std::printf("%lld rows drafted, %lld rejected\n", static_cast<long long>(drafted),
-              static_cast<long long>(rejected));
+  std::printf("%lld rows drafted, %lld rejected, %lld restores\n", static_cast<long long>(drafted),
+              static_cast<long long>(rejected), static_cast<long long>(restored));
 }
 
 TEST(Invariance, NeighboursInThePassDoNotMatter) {
