@@ -23,8 +23,8 @@ std::string read_stream(std::FILE* file, const std::string& name, int64_t max_by
     const size_t n = std::fread(buffer, 1, sizeof buffer, file);
     text.append(buffer, n);
     if (static_cast<int64_t>(text.size()) > max_bytes) {
-      throw Error(ExitCode::bad_file,
-                  fmt::format("{}: more than {}; give less", name, human_bytes(max_bytes)));
+      throw Error(ExitCode::bad_file, fmt::format("{}: more than {}; give less", name,
+                                                  human_bytes(static_cast<double>(max_bytes))));
     }
     if (n < sizeof buffer) break;
   }
