@@ -49,10 +49,12 @@ kernels::KvType parse_kv_type(std::string_view flag, const std::optional<std::st
 int64_t choose_context(const EngineOptions& options, const model::Model& model,
                        kernels::KvType k_type, kernels::KvType v_type);
 
+inline constexpr int64_t kMaxTextBytes = 256LL << 20;
+
 // A whole file as text. Throws Error(bad_file); max_bytes bounds what is read, and a regular file
 // that has more is not read at all.
-std::string read_text_file(std::string_view path, int64_t max_bytes = 1LL << 30);
-std::string read_stdin(int64_t max_bytes = 1LL << 30);
+std::string read_text_file(std::string_view path, int64_t max_bytes = kMaxTextBytes);
+std::string read_stdin(int64_t max_bytes = kMaxTextBytes);
 
 // llama.cpp's -e: \n \r \t \' \" \\ \xHH; any other backslash stays.
 std::string process_escapes(std::string_view text);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli.h"
+#include "failure.h"
 #include "kernels/types.h"
 #include "output.h"
 
@@ -85,6 +86,9 @@ int main(int argc, char** argv) {
   using lockstep::ExitCode;
   // A closed pipe is an error of the write that meets it, with a message and an exit code.
   std::signal(SIGPIPE, SIG_IGN);
+  // So is a file that would pass the size limit.
+  std::signal(SIGXFSZ, SIG_IGN);
+  lockstep::app::install_failure_handlers();
   try {
     return static_cast<int>(lockstep::app::run_main({argv + 1, argv + argc}));
   } catch (const lockstep::Error& error) {
