@@ -9,7 +9,7 @@ import time
 import unittest
 
 import cli
-from cli import BAD_FILE, BAD_USE, OK, RESOURCE
+from cli import BAD_FILE, OK, RESOURCE
 from test_files import Temporary
 
 TINY = "synth:llama-tiny"
