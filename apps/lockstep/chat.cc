@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <csignal>
 
+#include "interrupt.h"
 #include "output.h"
 #include "text/chat_template.h"
 #include "text/utf8_stream.h"
@@ -16,32 +15,10 @@ namespace {
 
 using Json = text::ChatTemplate::Json;
 
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler sets it
-
-void on_interrupt(int) {
-  interrupted = true;
-}
-
-// While it lives, Ctrl-C sets `interrupted` and wakes a read.
-class InterruptHandler {
- public:
-  InterruptHandler() {
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    ::sigemptyset(&action.sa_mask);  // no SA_RESTART: the read of a line has to return
-    ::sigaction(SIGINT, &action, &old_);
-  }
-  ~InterruptHandler() { ::sigaction(SIGINT, &old_, nullptr); }
-
- private:
-  struct sigaction old_ {};
-};
-
 // Lines of standard input, read by hand because a stream would hide the interruption.
 class Lines {
  public:
-  // nullopt at the end of input, and when Ctrl-C came instead of a line.
+  // nullopt at the end of input, and when a signal came instead of a line.
   std::optional<std::string> next() {
     while (true) {
       const size_t newline = buffer_.find('\n');
@@ -52,7 +29,7 @@ class Lines {
       }
       char bytes[4096];
       const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
-      if (n < 0 && errno == EINTR && !interrupted) continue;
+      if (n < 0 && errno == EINTR && Interrupts::flag() == 0) continue;
       if (n <= 0) {
         if (n < 0 || buffer_.empty()) return std::nullopt;
         return std::exchange(buffer_, "");
@@ -77,14 +54,21 @@ class Lines {
 
 }  // namespace
 
-std::optional<Answer> chat_loop(decode::Session& session, const model::Model& model,
-                                const text::Tokenizer& tokenizer, const ChatOptions& options,
-                                AnswerOptions answer_options) {
-  const auto chat = text::ChatTemplate::for_model(model.file(), tokenizer, options.chat_template);
-  const InterruptHandler handler;
-  answer_options.interrupted = &interrupted;
+ChatResult chat_loop(decode::Session& session, const model::Model& model,
+                     const text::Tokenizer& tokenizer, const ChatOptions& options,
+                     AnswerOptions answer_options) {
+  auto chat = text::ChatTemplate::for_model(model.file(), tokenizer, options.chat_template, {},
+                                            options.template_file);
+  const Interrupts interrupts;
+  chat.set_cancel(&Interrupts::flag());
+  answer_options.interrupted = &Interrupts::flag();
   const bool prompting = stdin_is_terminal() && !options.json;
-  if (prompting && !options.single_turn) {
+  // Somebody can go on after an answer that Ctrl-C cut.
+  const bool goes_on = prompting && !options.single_turn;
+  const auto ended_by_signal = [&] {
+    return Interrupts::terminated() || (Interrupts::interrupted() && !goes_on);
+  };
+  if (goes_on) {
     note("a chat; /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C stops an answer");
   }
 
@@ -96,43 +80,61 @@ std::optional<Answer> chat_loop(decode::Session& session, const model::Model& mo
   start_anew();
   Lines lines;
   std::optional<std::string> next = options.first;
-  std::optional<Answer> last;
-  while (true) {
+  ChatResult result;
+  bool faulted = false;
+  // The one message of a script is text, whatever it says.
+  bool commands = !(options.single_turn && options.first);
+  while (!ended_by_signal()) {
     if (!next) {
-      interrupted = false;
+      Interrupts::clear();
       if (prompting) print("> ");
       next = lines.turn();
       if (!next) break;
+      commands = true;
     }
     const std::string turn = *std::exchange(next, std::nullopt);
-    if (turn == "/exit") break;
-    if (turn == "/clear") {
+    if (commands && turn == "/exit") break;
+    if (commands && turn == "/clear") {
       start_anew();
       continue;
     }
     if (turn.empty()) continue;
     messages.push_back({{"role", "user"}, {"content", text::well_formed_utf8(turn)}});
-    interrupted = false;
+    if (goes_on) Interrupts::clear();
     try {
-      const std::vector<int32_t> ids = text::encode_chat(tokenizer, chat.render(messages, true));
-      last = answer(session, tokenizer, ids, answer_options);
+      const std::string rendered = chat.render(messages, true);
+      if (rendered.empty()) {
+        throw Error(chat.origin().broken,
+                    fmt::format("{}: rendered to nothing", chat.origin().name));
+      }
+      result.last =
+          answer(session, tokenizer, text::encode_chat(tokenizer, rendered), answer_options);
     } catch (const Error& error) {
-      // A turn that does not fit ends the turn, where someone can type another.
-      if (!prompting || error.code() != ExitCode::bad_use) throw;
+      // A turn that does not fit, or whose rendering Ctrl-C ended, ends the turn, where someone can
+      // type another.
+      const bool turn_only = prompting && error.code() == ExitCode::bad_use;
+      const bool cut = goes_on && error.code() == ExitCode::interrupted;
+      if (!turn_only && !cut) throw;
       note(error.what());
       messages.erase(messages.size() - 1);
       continue;
     }
     if (!options.json) print("\n");
     print_closing_line(session);
-    messages.push_back({{"role", "assistant"}, {"content", last->text}});
+    messages.push_back({{"role", "assistant"}, {"content", result.last->text}});
+    if (result.last->finish == decode::Finish::fault) faulted = true;
     if (options.single_turn) break;
-    if (last->finish == decode::Finish::context_full) {
+    if (result.last->finish == decode::Finish::context_full) {
       note("the context is full; /clear starts anew, or start again with a larger -c");
     }
   }
-  if (prompting && !options.single_turn) print("\n");
-  return last;
+  if (goes_on) print("\n");
+  if (ended_by_signal()) {
+    result.code = Interrupts::exit_code();
+  } else if (faulted) {
+    result.code = ExitCode::check_failed;
+  }
+  return result;
 }
 
 }  // namespace lockstep::app

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 
 #include "output.h"
 
@@ -42,7 +43,7 @@ const Flag* find_flag(std::string_view name, std::string_view command) {
     bad_use(fmt::format("{}: not a flag of {}, but of: {}; see lockstep {} --help", name, command,
                         elsewhere, command));
   }
-  bad_use(fmt::format("{}: no such flag; see lockstep {} --help", name, command));
+  bad_use(fmt::format("{}: no such flag; see lockstep {} --help", shorten(name), command));
 }
 
 // What messages call a flag: its short form where it has one.
@@ -68,7 +69,8 @@ bool is_switch(std::string_view text) {
          text == "true" || text == "false" || text == "enabled" || text == "disabled";
 }
 
-// CLI11 knows short names of one letter only; help shows the table's names and variables.
+// CLI11 writes the help. It knows short names of one letter only; help shows the table's names and
+// variables.
 class HelpFormatter : public CLI::Formatter {
  public:
   explicit HelpFormatter(std::string command) : command_(std::move(command)) { column_width(34); }
@@ -125,17 +127,35 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
-std::vector<std::string> expand_arguments(const std::vector<std::string>& arguments,
-                                          std::string_view command) {
-  std::vector<std::string> out;
+std::string shorten(std::string_view text) {
+  return escape(text, 100);
+}
+
+bool has_flag(std::string_view command, std::string_view name) {
+  return find_flag(name, command) != nullptr;
+}
+
+Flags::Flags(CLI::App& app, std::string_view command) : app_(app), command_(command) {
+  app_.formatter(std::make_shared<HelpFormatter>(command_));
+  app_.set_help_flag("--help", "print this help");
+}
+
+bool Flags::parse(const std::vector<std::string>& arguments) {
+  std::map<std::string, std::vector<std::string>, std::less<>> given;
+  std::vector<std::string> words;
+  bool help = false, flags_ended = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string name = arguments[i];
-    if (name.size() < 2 || name[0] != '-' || name == "--") {
-      out.push_back(name);  // a positional argument
+    if (flags_ended || name.size() < 2 || name[0] != '-') {
+      words.push_back(name);
+      continue;
+    }
+    if (name == "--") {
+      flags_ended = true;
       continue;
     }
     if (name == "-h" || name == "--help" || name == "--usage") {
-      out.push_back("--help");
+      help = true;
       continue;
     }
     std::optional<std::string> value;
@@ -147,13 +167,12 @@ std::vector<std::string> expand_arguments(const std::vector<std::string>& argume
       }
       std::replace(name.begin() + 2, name.end(), '_', '-');
     }
-    const Flag* flag = find_flag(name, command);
-    if (!flag) unknown_flag(name, command);
-    const bool optional_value = flag->value.starts_with('[');
+    const Flag* flag = find_flag(name, command_);
+    if (!flag) unknown_flag(name, command_);
     if (flag->value.empty()) {
       if (value) bad_use(fmt::format("{}: takes no value", name));
     } else if (!value) {
-      if (!optional_value) {
+      if (!flag->value.starts_with('[')) {
         if (i + 1 >= arguments.size()) {
           bad_use(fmt::format("{}: needs a value: {} {}", name, name, flag->value));
         }
@@ -170,9 +189,7 @@ std::vector<std::string> expand_arguments(const std::vector<std::string>& argume
         if (!value || !is_off(*flag, *value)) refuse(*flag, name);
         break;
       case FlagKind::used:
-        // Two arguments rather than name=value: CLI11 takes an empty value for a missing one.
-        out.push_back(std::string(flag_name(*flag)));
-        if (value) out.push_back(*value);
+        given[std::string(flag_name(*flag))].push_back(value.value_or(""));
         break;
     }
   }
@@ -180,60 +197,75 @@ std::vector<std::string> expand_arguments(const std::vector<std::string>& argume
     if (flag.kind != FlagKind::refused || flag.env.empty()) continue;
     const char* value = std::getenv(std::string(flag.env).c_str());
     if (value && *value && !is_off(flag, value)) {
-      refuse(flag, fmt::format("{}={} (environment)", flag.env, value));
+      refuse(flag, fmt::format("{}={} (environment)", flag.env, shorten(value)));
     }
   }
-  return out;
+  if (help) return false;
+  if (words.size() > positionals_.size()) {
+    bad_use(fmt::format("{}: not expected; see lockstep {} --help",
+                        shorten(words[positionals_.size()]), command_));
+  }
+  for (size_t i = 0; i < words.size(); ++i) *positionals_[i] = words[i];
+  for (const Binding& binding : bindings_) apply(binding, given[std::string(binding.name)]);
+  return true;
 }
 
-Flags::Flags(CLI::App& app, std::string_view command) : app_(app), command_(command) {
-  app_.formatter(std::make_shared<HelpFormatter>(command_));
-  app_.set_help_flag("--help", "print this help");
+// The flag goes before its variable; of a flag given twice the last counts, unless it may be given
+// again.
+void Flags::apply(const Binding& binding, const std::vector<std::string>& values) {
+  if (!values.empty()) {
+    const size_t first = binding.repeats ? 0 : values.size() - 1;
+    for (size_t i = first; i < values.size(); ++i) {
+      binding.set(values[i],
+                  fmt::format("{} {}", shown_name(binding.name, command_), shorten(values[i])));
+    }
+    return;
+  }
+  if (binding.env.empty()) return;
+  const char* value = std::getenv(std::string(binding.env).c_str());
+  if (value && *value) {
+    binding.set(value, fmt::format("{}={} (environment)", binding.env, shorten(value)));
+  }
 }
 
-CLI::Option* Flags::bind(std::string_view name, std::function<void(const std::string&)> set) {
+Flags::Binding& Flags::bind(std::string_view name, Setter set) {
   const Flag* flag = find_flag(name, command_);
   if (!flag || flag->kind != FlagKind::used) {
     throw std::logic_error(fmt::format("flag table: no {} for {}", name, command_));
   }
-  CLI::Option* option = app_.add_option_function<std::vector<std::string>>(
-      std::string(flag_name(*flag)), [set](const std::vector<std::string>& values) {
-        for (const std::string& value : values) set(value);
-      });
-  option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  if (!flag->env.empty()) option->envname(std::string(flag->env));
-  return option;
+  // For the help alone; parse() reads the arguments. CLI11's own reading lets a flag take every
+  // word up to the next flag, and sees lists in values like "{}" and "[a,b]".
+  app_.add_option_function<std::string>(std::string(flag_name(*flag)), [](const std::string&) {});
+  return bindings_.emplace_back(Binding{flag_name(*flag), flag->env, std::move(set), false});
 }
 
 void Flags::text(std::string_view name, std::optional<std::string>& target) {
-  bind(name, [&target](const std::string& value) { target = value; });
+  bind(name, [&target](const std::string& value, const std::string&) { target = value; });
 }
 
 void Flags::texts(std::string_view name, std::vector<std::string>& target) {
-  bind(name, [&target](const std::string& value) {
+  bind(name, [&target](const std::string& value, const std::string&) {
     target.push_back(value);
-  })->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }).repeats = true;
 }
 
 void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64_t min,
                     int64_t max) {
-  bind(name, [&target, min, max,
-              shown = std::string(shown_name(name, command_))](const std::string& value) {
+  bind(name, [&target, min, max](const std::string& value, const std::string& shown) {
     target = parse_integer(value);
-    if (!target) bad_use(fmt::format("{} {}: not a whole number", shown, value));
+    if (!target) bad_use(fmt::format("{}: not a whole number", shown));
     if (*target < min || *target > max) {
-      bad_use(fmt::format("{} {}: out of range; give {} to {}", shown, value, min, max));
+      bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
     }
   });
 }
 
 void Flags::number(std::string_view name, std::optional<double>& target, double min, double max) {
-  bind(name, [&target, min, max,
-              shown = std::string(shown_name(name, command_))](const std::string& value) {
+  bind(name, [&target, min, max](const std::string& value, const std::string& shown) {
     target = parse_number(value);
-    if (!target) bad_use(fmt::format("{} {}: not a number", shown, value));
+    if (!target) bad_use(fmt::format("{}: not a number", shown));
     if (*target < min || *target > max) {
-      bad_use(fmt::format("{} {}: out of range; give {} to {}", shown, value, min, max));
+      bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
     }
   });
 }
@@ -243,11 +275,12 @@ void Flags::toggle(std::string_view name, bool& target) {
   if (!flag || !flag->value.empty()) {
     throw std::logic_error(fmt::format("flag table: no switch {} for {}", name, command_));
   }
-  app_.add_flag_callback(std::string(flag_name(*flag)), [&target] { target = true; });
+  bind(name, [&target](const std::string&, const std::string&) { target = true; });
 }
 
 void Flags::positional(std::string_view name, std::string_view help, std::string& target) {
   app_.add_option(std::string(name), target, std::string(help));
+  positionals_.push_back(&target);
 }
 
 void Flags::describe(std::string_view description, std::string_view example) {
@@ -255,7 +288,8 @@ void Flags::describe(std::string_view description, std::string_view example) {
   app_.footer(
       fmt::format("Example:\n  {}\n\nllama.cpp's other common flags are accepted with a note "
                   "or refused by name: docs/flags.md.\nExit codes: 0 ok, 1 the check failed, "
-                  "2 bad use, 3 bad input file, 4 resource, 5 a negative control failed.",
+                  "2 bad use, 3 bad input file, 4 resource, 5 a negative control failed, "
+                  "130 and 143 stopped by SIGINT and SIGTERM.",
                   example));
 }
 

@@ -1,4 +1,4 @@
-// From argv to a command's variables: CLI11 parses, the flag table says which names exist.
+// From argv to a command's variables: the flag table says which names exist, CLI11 writes the help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,13 +13,6 @@
 #include "flag_table.h"
 
 namespace lockstep::app {
-
-// Rewrites the arguments of `command` into what CLI11 understands: short names of several letters
-// and aliases become the flag's long name, noted flags are dropped with a note, refused ones throw
-// Error(bad_use), and so do names that no table row has. Environment variables of refused flags
-// are looked at too.
-std::vector<std::string> expand_arguments(const std::vector<std::string>& arguments,
-                                          std::string_view command);
 
 // Binds the flags of one command. Every name is a row of the table that lists this command; its
 // help, value name and environment variable come from there. Values are checked here, so that every
@@ -37,11 +30,28 @@ class Flags {
   void positional(std::string_view name, std::string_view help, std::string& target);
   void describe(std::string_view description, std::string_view example);
 
+  // Reads the command's arguments into what was bound. Every flag with a value takes exactly one
+  // word, whatever it looks like; after "--" there are no flags. Noted flags are dropped with a
+  // note; refused ones, names that no table row has and words that nothing takes throw
+  // Error(bad_use), and so do environment variables of refused flags. False: help was asked for.
+  bool parse(const std::vector<std::string>& arguments);
+
  private:
-  CLI::Option* bind(std::string_view name, std::function<void(const std::string&)> set);
+  // value, and what messages call it: "-t junk", or "LLAMA_ARG_THREADS=junk (environment)".
+  using Setter = std::function<void(const std::string& value, const std::string& shown)>;
+  struct Binding {
+    std::string_view name;  // the flag's long name
+    std::string_view env;
+    Setter set;
+    bool repeats;  // every value counts, not only the last
+  };
+  Binding& bind(std::string_view name, Setter set);
+  void apply(const Binding& binding, const std::vector<std::string>& values);
 
   CLI::App& app_;
   std::string command_;
+  std::vector<Binding> bindings_;
+  std::vector<std::string*> positionals_;
 };
 
 // Strict readings of a whole text; nullopt when it is anything else.
@@ -49,6 +59,10 @@ std::optional<int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);  // "inf" too, never "nan"
 
 [[noreturn]] void bad_use(std::string_view message);
+// A value from the command line as messages quote it: escaped, and cut where it is long.
+std::string shorten(std::string_view text);
+// Whether the command has the flag.
+bool has_flag(std::string_view command, std::string_view name);
 
 // A command: binds its flags, and returns what runs it (its return value is the exit code).
 using Runner = std::function<ExitCode()>;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,15 +18,21 @@ namespace {
 constexpr std::string_view kSynthPrefix = "synth:";
 
 std::string read_stream(std::FILE* file, const std::string& name, int64_t max_bytes) {
+  const auto refuse_length = [&] {
+    throw Error(ExitCode::bad_file,
+                fmt::format("{}: more than {}; give less", name, human_bytes(max_bytes)));
+  };
+  struct stat status {};
+  if (::fstat(::fileno(file), &status) == 0 && S_ISREG(status.st_mode) &&
+      status.st_size > max_bytes) {
+    refuse_length();
+  }
   std::string text;
   char buffer[1 << 16];
   while (true) {
     const size_t n = std::fread(buffer, 1, sizeof buffer, file);
     text.append(buffer, n);
-    if (static_cast<int64_t>(text.size()) > max_bytes) {
-      throw Error(ExitCode::bad_file,
-                  fmt::format("{}: more than {}; give less", name, human_bytes(max_bytes)));
-    }
+    if (static_cast<int64_t>(text.size()) > max_bytes) refuse_length();
     if (n < sizeof buffer) break;
   }
   if (std::ferror(file)) {
@@ -101,7 +108,8 @@ kernels::KvType parse_kv_type(std::string_view flag, const std::optional<std::st
   for (const auto type : {kernels::KvType::f32, kernels::KvType::f16, kernels::KvType::q8_0}) {
     if (*name == kernels::kv_type_name(type)) return type;
   }
-  bad_use(fmt::format("{} {}: not a KV type of this build; give f32, f16 or q8_0", flag, *name));
+  bad_use(fmt::format("{} {}: not a KV type of this build; give f32, f16 or q8_0", flag,
+                      shorten(*name)));
 }
 
 int64_t choose_context(const EngineOptions& options, const model::Model& model,

@@ -17,8 +17,9 @@
 
 namespace lockstep::app {
 
-inline constexpr int64_t kMaxChunk = 512;              // rows of a prompt pass (-ub)
-inline constexpr int64_t kDefaultKvBytes = 1LL << 30;  // what the default context may take
+inline constexpr int64_t kMaxChunk = 512;                // rows of a prompt pass (-ub)
+inline constexpr int64_t kMaxTemplateBytes = 4'000'000;  // the longest in use has some 30 kB
+inline constexpr int64_t kDefaultKvBytes = 1LL << 30;    // what the default context may take
 
 struct EngineOptions {
   std::optional<std::string> model, isa, k_type, v_type;
@@ -48,9 +49,12 @@ kernels::KvType parse_kv_type(std::string_view flag, const std::optional<std::st
 int64_t choose_context(const EngineOptions& options, const model::Model& model,
                        kernels::KvType k_type, kernels::KvType v_type);
 
-// A whole file as text. Throws Error(bad_file); max_bytes bounds what is read.
-std::string read_text_file(std::string_view path, int64_t max_bytes = 1LL << 30);
-std::string read_stdin(int64_t max_bytes = 1LL << 30);
+inline constexpr int64_t kMaxTextBytes = 256LL << 20;
+
+// A whole file as text. Throws Error(bad_file); max_bytes bounds what is read, and a regular file
+// that has more is not read at all.
+std::string read_text_file(std::string_view path, int64_t max_bytes = kMaxTextBytes);
+std::string read_stdin(int64_t max_bytes = kMaxTextBytes);
 
 // llama.cpp's -e: \n \r \t \' \" \\ \xHH; any other backslash stays.
 std::string process_escapes(std::string_view text);

@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "decode/session.h"
 #include "engine.h"
+#include "json_stream.h"
 #include "kernels/types.h"
 #include "output.h"
 #include "sample/sampler.h"
@@ -15,6 +16,8 @@
 
 namespace lockstep::app {
 namespace {
+
+constexpr std::string_view kSchema = "lockstep.eval/1";
 
 struct EvalOptions {
   EngineOptions engine;
@@ -37,10 +40,23 @@ using SavedTop = std::vector<sample::TokenLogprob>;
 }
 
 Json parse_json_file(const std::string& file) {
+  const std::string text = read_text_file(file);
+  // The parser would take a zero byte for the end of the text, and what follows it unread.
+  if (const size_t zero = text.find('\0'); zero != std::string::npos) {
+    bad_file(file, fmt::format("not JSON: byte {} is zero; save the file as plain text", zero + 1));
+  }
   try {
-    return Json::parse(read_text_file(file));
-  } catch (const Json::exception& error) {
-    bad_file(file, fmt::format("not JSON: {}", error.what()));
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    if (error.byte > text.size()) {
+      bad_file(file, fmt::format("not JSON: it ends after {} bytes in the middle of a value; save "
+                                 "it again, whole",
+                                 text.size()));
+    }
+    bad_file(file, fmt::format("not JSON: a mistake at byte {}; correct it there, or save it again",
+                               error.byte));
+  } catch (const Json::exception&) {
+    bad_file(file, "not JSON that can be used: a number in it has no binary64 value; correct it");
   }
 }
 
@@ -85,47 +101,143 @@ std::vector<Sequence> read_sequences(const std::string& file, const text::Tokeni
   return sequences;
 }
 
-std::vector<std::vector<SavedTop>> read_saved(const std::string& file,
-                                              const std::vector<Sequence>& sequences) {
-  const Json json = parse_json_file(file);
-  std::vector<std::vector<SavedTop>> saved;
-  try {
-    const Json& list = json.at("sequences");
-    if (list.size() != sequences.size()) {
-      bad_file(file, fmt::format("has {} sequences, this run {}: not the same ids", list.size(),
-                                 sequences.size()));
+// What a saved result must agree with.
+struct Run {
+  const std::vector<Sequence>& sequences;
+  int64_t n_vocab;
+  std::string model_sha256;
+};
+
+// Reads a saved result, and takes nothing on trust: a divergence from numbers that are none, or
+// from other ids, would look like any other.
+class SavedReader {
+ public:
+  SavedReader(const std::string& file, const Run& run)
+      : file_(file), run_(run), seen_(static_cast<size_t>(run.n_vocab), -1) {}
+
+  std::vector<std::vector<SavedTop>> read() {
+    const Json json = parse_json_file(file_);
+    if (!json.is_object()) fail("not a saved result of lockstep eval: not an object");
+    const std::string schema = string(json, "schema");
+    if (schema != kSchema) {
+      fail(fmt::format("schema: \"{}\", and not {}; save it with eval --json --top N",
+                       escape(schema, 60), kSchema));
     }
+    const Json& n_vocab = member(json, "n_vocab", "n_vocab");
+    if (!n_vocab.is_number_integer() || n_vocab != run_.n_vocab) {
+      fail(
+          fmt::format("n_vocab: not {}, the vocabulary of this model; compare models of one "
+                      "vocabulary",
+                      run_.n_vocab));
+    }
+    const std::string sha256 = string(json, "model_sha256"), law = string(json, "law");
+    const Json& list = member(json, "sequences", "sequences");
+    if (!list.is_array() || list.size() != run_.sequences.size()) {
+      fail(fmt::format("sequences: not a list of {}, as in this run: not the same ids",
+                       run_.sequences.size()));
+    }
+    std::vector<std::vector<SavedTop>> saved;
     for (size_t i = 0; i < list.size(); ++i) {
-      const size_t positions = sequences[i].ids.size() - 1;
-      if (!list[i].contains("top")) {
-        bad_file(file, "has no \"top\" lists; save it with eval --json --top N");
-      }
-      if (list[i].at("top").size() != positions) {
-        bad_file(file, fmt::format("sequence {} has {} positions, this run {}: not the same ids", i,
-                                   list[i].at("top").size(), positions));
-      }
-      std::vector<SavedTop>& tops = saved.emplace_back();
-      for (const Json& top : list[i].at("top")) {
-        SavedTop& entries = tops.emplace_back();
-        for (const Json& entry : top) {
-          entries.push_back({entry.at("id").get<int32_t>(), entry.at("logprob").get<double>()});
-        }
+      saved.push_back(sequence(list[i], fmt::format("sequences[{}]", i), run_.sequences[i]));
+    }
+    // Comparing quantisations is what this is for, so another model is no error; it is said, since
+    // it may also be an oversight.
+    std::string others;
+    if (sha256 != run_.model_sha256) others += "another model (model_sha256)";
+    if (law != kernels::kLaw) others += others.empty() ? "another law" : " under another law";
+    if (!others.empty()) note(fmt::format("{}: saved from {}", file_, others));
+    return saved;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { bad_file(file_, what); }
+
+  const Json& member(const Json& object, const char* key, const std::string& where) const {
+    if (!object.is_object() || !object.contains(key)) fail(fmt::format("{}: is not there", where));
+    return object.at(key);
+  }
+  std::string string(const Json& object, const char* key) const {
+    const Json& value = member(object, key, key);
+    if (!value.is_string()) fail(fmt::format("{}: not a string", key));
+    return value.get<std::string>();
+  }
+
+  std::vector<SavedTop> sequence(const Json& json, const std::string& where, const Sequence& ours) {
+    const Json& ids = member(json, "ids", where + ".ids");
+    if (!ids.is_array() || ids.size() != ours.ids.size()) {
+      fail(fmt::format("{}.ids: not a list of {}, as in this run: not the same ids", where,
+                       ours.ids.size()));
+    }
+    for (size_t t = 0; t < ids.size(); ++t) {
+      if (!ids[t].is_number_integer() || ids[t] != ours.ids[t]) {
+        fail(fmt::format("{}.ids[{}]: not {}, as in this run: not the same ids", where, t,
+                         ours.ids[t]));
       }
     }
-  } catch (const Json::exception& error) {
-    bad_file(file, fmt::format("not a saved result of lockstep eval: {}", error.what()));
+    if (!json.contains("top")) {
+      fail(fmt::format("{}.top: is not there; save it with eval --json --top N", where));
+    }
+    const Json& lists = json.at("top");
+    if (!lists.is_array() || lists.size() != ids.size() - 1) {
+      fail(fmt::format("{}.top: not a list of {}, one for each id but the first", where,
+                       ids.size() - 1));
+    }
+    std::vector<SavedTop> tops;
+    for (size_t t = 0; t < lists.size(); ++t) {
+      tops.push_back(top(lists[t], fmt::format("{}.top[{}]", where, t)));
+    }
+    return tops;
   }
-  return saved;
-}
+
+  SavedTop top(const Json& list, const std::string& where) {
+    if (!list.is_array() || list.empty()) fail(where + ": not a list with a token in it");
+    if (count_ == 0) count_ = list.size();
+    if (list.size() != count_) {
+      fail(fmt::format("{}: {} tokens, and {} in the first list", where, list.size(), count_));
+    }
+    ++position_;
+    constexpr double kRounding = 1e-6;
+    SavedTop entries;
+    double p = 0;
+    for (size_t k = 0; k < list.size(); ++k) {
+      const std::string at = fmt::format("{}[{}]", where, k);
+      const Json& id = member(list[k], "id", at + ".id");
+      if (!id.is_number_integer() || id < 0 || id >= run_.n_vocab) {
+        fail(fmt::format("{}.id: not a token id of this model (0 to {})", at, run_.n_vocab - 1));
+      }
+      const Json& logprob = member(list[k], "logprob", at + ".logprob");
+      if (!logprob.is_number() || !std::isfinite(logprob.get<double>()) ||
+          logprob.get<double>() > kRounding) {
+        fail(fmt::format("{}.logprob: not the logarithm of a probability", at));
+      }
+      entries.push_back({id.get<int32_t>(), logprob.get<double>()});
+      int64_t& seen = seen_[static_cast<size_t>(entries.back().id)];
+      if (seen == position_) fail(fmt::format("{}.id: {} is in the list twice", at, id.dump()));
+      seen = position_;
+      if (k > 0 && entries[k].logprob > entries[k - 1].logprob) {
+        fail(
+            fmt::format("{}.logprob: more than the one before it, and the list begins with the "
+                        "most probable",
+                        at));
+      }
+      p += std::exp(entries.back().logprob);
+    }
+    if (p > 1 + kRounding) fail(fmt::format("{}: its probabilities add up to {:.6f}", where, p));
+    return entries;
+  }
+
+  const std::string& file_;
+  const Run& run_;
+  std::vector<int64_t> seen_;  // by id: the last position that listed it
+  int64_t position_ = 0;
+  size_t count_ = 0;  // tokens in every list
+};
 
 // KL(saved || this run) over the saved list and one bucket for every other token. Putting tokens
 // together can only lower it, so this is a lower bound of the divergence over the whole vocabulary.
-double divergence(const SavedTop& saved, std::span<const float> row, const std::string& file) {
+double divergence(const SavedTop& saved, std::span<const float> row) {
   double kl = 0, p_rest = 1, q_rest = 1;
   for (const auto& [id, log_p] : saved) {
-    if (id < 0 || id >= static_cast<int64_t>(row.size())) {
-      bad_file(file, fmt::format("token id {} is not one of this model", id));
-    }
     const double log_q = sample::logprob_of(row, id);
     const double p = std::exp(log_p);
     kl += p * (log_p - log_q);
@@ -142,25 +254,34 @@ struct Comparison {
   double sum = 0, greatest = 0;
   int64_t same_first = 0;
 
-  void add(const SavedTop& saved, std::span<const float> row, const std::string& file) {
-    const double kl = divergence(saved, row, file);
+  void add(const SavedTop& saved, std::span<const float> row) {
+    const double kl = divergence(saved, row);
     sum += kl;
     greatest = std::max(greatest, kl);
-    same_first += !saved.empty() && saved[0].id == sample::top_logprobs(row, 1)[0].id;
+    same_first += saved[0].id == sample::top_logprobs(row, 1)[0].id;
   }
 };
 
-Json sequence_json(const Sequence& sequence, bool with_top) {
-  Json out{{"tokens", sequence.ids.size()}, {"ids", sequence.ids}, {"logprobs", sequence.logprobs}};
-  if (!with_top) return out;
-  Json tops = Json::array();
-  for (const auto& top : sequence.top) {
-    Json entries = Json::array();
-    for (const auto& [id, logprob] : top) entries.push_back({{"id", id}, {"logprob", logprob}});
-    tops.push_back(std::move(entries));
+void write_sequence(JsonStream& out, const Sequence& sequence, bool with_top) {
+  out.begin('{');
+  out.key("tokens").value(sequence.ids.size());
+  out.key("ids").values(sequence.ids);
+  out.key("logprobs").values(sequence.logprobs);
+  if (with_top) {
+    out.key("top").begin('[');
+    for (const auto& top : sequence.top) {
+      out.begin('[');
+      for (const auto& [id, logprob] : top) {
+        out.begin('{');
+        out.key("id").value(id);
+        out.key("logprob").value(logprob);
+        out.end('}');
+      }
+      out.end(']');
+    }
+    out.end(']');
   }
-  out["top"] = std::move(tops);
-  return out;
+  out.end('}');
 }
 
 ExitCode eval(const EvalOptions& options) {
@@ -173,6 +294,10 @@ ExitCode eval(const EvalOptions& options) {
   const auto model = open_model(options.engine);
   const auto backend = open_backend(options.engine);
   const int64_t context = choose_context(options.engine, *model, k_type, v_type);
+  if (context < 2) {
+    bad_use(
+        fmt::format("-c {}: a token is predicted from one before it; give -c 2 or more", context));
+  }
   std::vector<Sequence> sequences;
   if (options.ids_file) {
     sequences = read_ids(*options.ids_file, model->graph().n_vocab);
@@ -186,7 +311,10 @@ ExitCode eval(const EvalOptions& options) {
     }
   }
   std::vector<std::vector<SavedTop>> saved;
-  if (options.kl_file) saved = read_saved(*options.kl_file, sequences);
+  if (options.kl_file) {
+    const Run run{sequences, model->graph().n_vocab, to_hex(model->file_sha256())};
+    saved = SavedReader(*options.kl_file, run).read();
+  }
 
   int64_t total = 0, done = 0;
   for (const Sequence& sequence : sequences) total += static_cast<int64_t>(sequence.ids.size()) - 1;
@@ -209,7 +337,7 @@ ExitCode eval(const EvalOptions& options) {
       if (options.top) {
         sequence.top.push_back(sample::top_logprobs(row, static_cast<int>(*options.top)));
       }
-      if (!saved.empty()) comparison.add(saved[i][t - 1], row, *options.kl_file);
+      if (!saved.empty()) comparison.add(saved[i][t - 1], row);
       if (++done % 64 == 0) progress.show(fmt::format("{}/{} positions", done, total));
     };
     // The last id predicts nothing that is known.
@@ -224,26 +352,35 @@ ExitCode eval(const EvalOptions& options) {
   const double mean = sum / static_cast<double>(total);
   const double perplexity = std::exp(-mean);
   if (options.json) {
-    Json list = Json::array();
-    for (const Sequence& sequence : sequences) {
-      list.push_back(sequence_json(sequence, options.top.has_value()));
-    }
-    Json out{{"schema", "lockstep.eval/1"},
-             {"model_sha256", to_hex(model->file_sha256())},
-             {"law", kernels::kLaw},
-             {"kv_types", {kernels::kv_type_name(k_type), kernels::kv_type_name(v_type)}},
-             {"positions", total},
-             {"mean_logprob", mean},
-             {"perplexity", perplexity},
-             {"kl", Json()},
-             {"sequences", std::move(list)}};
+    JsonStream out;
+    out.key("schema").value(kSchema);
+    out.key("model_sha256").value(to_hex(model->file_sha256()));
+    out.key("law").value(kernels::kLaw);
+    out.key("kv_types").begin('[');
+    out.value(kernels::kv_type_name(k_type));
+    out.value(kernels::kv_type_name(v_type));
+    out.end(']');
+    out.key("n_vocab").value(model->graph().n_vocab);
+    out.key("positions").value(total);
+    out.key("mean_logprob").value(mean);
+    out.key("perplexity").value(perplexity);
+    out.key("kl");
     if (options.kl_file) {
-      out["kl"] = {{"mean", comparison.sum / static_cast<double>(total)},
-                   {"max", comparison.greatest},
-                   {"top1_agreement",
-                    static_cast<double>(comparison.same_first) / static_cast<double>(total)}};
+      out.begin('{');
+      out.key("mean").value(comparison.sum / static_cast<double>(total));
+      out.key("max").value(comparison.greatest);
+      out.key("top1_agreement")
+          .value(static_cast<double>(comparison.same_first) / static_cast<double>(total));
+      out.end('}');
+    } else {
+      out.value(nullptr);
     }
-    print_json(out);
+    out.key("sequences").begin('[');
+    for (const Sequence& sequence : sequences) {
+      write_sequence(out, sequence, options.top.has_value());
+    }
+    out.end(']');
+    out.finish();
     return ExitCode::ok;
   }
   std::string out =

@@ -38,8 +38,8 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
       return {static_cast<int32_t>(*id), static_cast<float>(*bias)};
     }
   }
-  bad_use(
-      fmt::format("-l {}: not a token id and a bias; write 15043+1, 15043-1 or 15043-inf", text));
+  bad_use(fmt::format("-l {}: not a token id and a bias; write 15043+1, 15043-1 or 15043-inf",
+                      shorten(text)));
 }
 
 uint64_t draw_seed() {
@@ -151,7 +151,7 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
             .count());
   };
-  const auto interrupted = [&] { return options.interrupted && options.interrupted->load(); };
+  const auto interrupted = [&] { return options.interrupted && *options.interrupted != 0; };
 
   Progress progress;
   std::string heading = options.heading;
@@ -181,6 +181,13 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
   if (!stops.stopped()) {
     emit(stops.push(characters.flush()));
     emit(stops.flush());
+  }
+  if (const auto& source = session.options().source) {
+    const std::string fault = source->take_fault();
+    if (!fault.empty()) {
+      note(
+          fmt::format("the draft model: {}; drafts end there, the answer stays what it is", fault));
+    }
   }
   result.finish = session.finish();
   result.stop = std::string(stops.stop());

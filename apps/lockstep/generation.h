@@ -51,10 +51,10 @@ struct Answer {
 
 struct AnswerOptions {
   std::vector<std::string> stops;
-  bool special = false;                            // print special tokens too
-  std::string heading;                             // printed before, once the prompt is accepted
-  std::function<void(std::string_view)> print;     // text as it comes
-  const std::atomic<bool>* interrupted = nullptr;  // set by Ctrl-C
+  bool special = false;                           // print special tokens too
+  std::string heading;                            // printed before, once the prompt is accepted
+  std::function<void(std::string_view)> print;    // text as it comes
+  const std::atomic<int>* interrupted = nullptr;  // not 0: end here, as Interrupts::flag()
 };
 
 // Lets the session go on from `history` to its end.

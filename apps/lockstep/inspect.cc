@@ -99,8 +99,20 @@ std::map<std::string, TypeCount> count_types(const gguf::File& file) {
 }
 
 Digest hash_file(const gguf::File& file) {
+  constexpr size_t kStep = 64 << 20;  // bytes between two looks at the progress
   Sha256 hash;
-  for (const std::span<const std::byte> part : file.parts()) hash.update(part);
+  Progress progress;
+  size_t done = 0;
+  for (std::span<const std::byte> part : file.parts()) {
+    while (!part.empty()) {
+      const size_t step = std::min(part.size(), kStep);
+      hash.update(part.first(step));
+      part = part.subspan(step);
+      done += step;
+      progress.show(fmt::format("hashing: {} of {}", human_bytes(static_cast<double>(done)),
+                                human_bytes(static_cast<double>(file.total_bytes()))));
+    }
+  }
   return hash.finish();
 }
 

@@ -2,7 +2,6 @@
 // standard error and a documented exit code.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 #include <new>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli.h"
+#include "failure.h"
 #include "kernels/types.h"
 #include "output.h"
 
@@ -44,17 +44,17 @@ ExitCode run_command(const Command& command, const std::vector<std::string>& arg
   CLI::App app("", "lockstep " + std::string(command.name));
   Flags flags(app, command.name);
   const Runner runner = command.set_up(flags);
-  std::vector<std::string> expanded = expand_arguments(arguments, command.name);
-  std::reverse(expanded.begin(), expanded.end());  // CLI11 takes them from the back
-  try {
-    app.parse(std::move(expanded));
-  } catch (const CLI::CallForHelp&) {
+  if (!flags.parse(arguments)) {
     print(app.help());
     return ExitCode::ok;
-  } catch (const CLI::ParseError& error) {
-    bad_use(fmt::format("{}; see lockstep {} --help", error.what(), command.name));
   }
-  return runner();
+  try {
+    return runner();
+  } catch (const std::bad_alloc&) {
+    throw Error(ExitCode::resource, has_flag(command.name, "--ctx-size")
+                                        ? "out of memory; use a smaller model or context (-c)"
+                                        : "out of memory; use a smaller model or text");
+  }
 }
 
 ExitCode run_main(const std::vector<std::string>& arguments) {
@@ -71,7 +71,7 @@ ExitCode run_main(const std::vector<std::string>& arguments) {
   for (const Command& command : kCommands) {
     if (name == command.name) return run_command(command, {arguments.begin() + 1, arguments.end()});
   }
-  bad_use(fmt::format("{}: no such command; see lockstep --help", name));
+  bad_use(fmt::format("{}: no such command; see lockstep --help", shorten(name)));
 }
 
 int report(ExitCode code, std::string_view message) {
@@ -86,13 +86,15 @@ int main(int argc, char** argv) {
   using lockstep::ExitCode;
   // A closed pipe is an error of the write that meets it, with a message and an exit code.
   std::signal(SIGPIPE, SIG_IGN);
+  // So is a file that would pass the size limit.
+  std::signal(SIGXFSZ, SIG_IGN);
+  lockstep::app::install_failure_handlers();
   try {
     return static_cast<int>(lockstep::app::run_main({argv + 1, argv + argc}));
   } catch (const lockstep::Error& error) {
     return lockstep::app::report(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return lockstep::app::report(ExitCode::resource,
-                                 "out of memory; use a smaller model or context (-c)");
+    return lockstep::app::report(ExitCode::resource, "out of memory");
   } catch (const std::exception& error) {
     return lockstep::app::report(ExitCode::resource,
                                  fmt::format("unexpected failure: {}", error.what()));

@@ -8,11 +8,15 @@
 #include "decode/result.h"
 #include "engine.h"
 #include "generation.h"
+#include "interrupt.h"
 #include "output.h"
 #include "text/utf8_stream.h"
 
 namespace lockstep::app {
 namespace {
+
+constexpr std::string_view kEmptyMessage =
+    "the message is empty; give some text with -p, -f or on standard input";
 
 struct RunOptions {
   EngineOptions engine;
@@ -81,6 +85,7 @@ Mode choose_mode(const RunOptions& o) {
     mode.prompt = read_stdin();
     mode.has_prompt = true;
   }
+  if (mode.chat && o.single_turn && mode.has_prompt && mode.prompt.empty()) bad_use(kEmptyMessage);
   if (!mode.chat && !mode.has_prompt)
     bad_use("no prompt; give one with -p or -f, or leave out -no-cnv to chat");
   if (o.json && mode.chat && !o.single_turn) {
@@ -137,17 +142,24 @@ ExitCode run(const RunOptions& o) {
     chat.json = o.json;
     if (o.system) chat.system = o.escapes() ? process_escapes(*o.system) : *o.system;
     if (o.system_file) chat.system = file_prompt(*o.system_file);
-    if (o.template_file) chat.chat_template = read_text_file(*o.template_file);
+    if (o.template_file) {
+      chat.chat_template = read_text_file(*o.template_file, kMaxTemplateBytes);
+      chat.template_file = *o.template_file;
+    }
     if (o.chat_template) chat.chat_template = *o.chat_template;
     if (mode.has_prompt) chat.first = mode.prompt;
-    const std::optional<Answer> last = chat_loop(session, *model, tokenizer, chat, answer_options);
-    if (o.json && last) print_json(run_json(mode, *last, session));
-    return ExitCode::ok;
+    const ChatResult result = chat_loop(session, *model, tokenizer, chat, answer_options);
+    if (o.json && result.last) print_json(run_json(mode, *result.last, session));
+    if (o.json && !result.last && result.code == ExitCode::ok) bad_use(kEmptyMessage);
+    return result.code;
   }
 
   const std::vector<int32_t> ids = tokenizer.encode(mode.prompt, true, true);
   if (ids.empty()) bad_use("the prompt is empty, and the model asks for no BOS; give some text");
   if (!o.no_display_prompt) answer_options.heading = mode.prompt;
+  // From here on a signal ends the generation and not the process: what there is gets printed.
+  const Interrupts interrupts;
+  answer_options.interrupted = &Interrupts::flag();
   const Answer result = answer(session, tokenizer, ids, answer_options);
   if (o.json) {
     print_json(run_json(mode, result, session));
@@ -155,7 +167,9 @@ ExitCode run(const RunOptions& o) {
     print("\n");
   }
   print_closing_line(session);
-  return result.finish == decode::Finish::fault ? ExitCode::check_failed : ExitCode::ok;
+  if (result.finish == decode::Finish::fault) return ExitCode::check_failed;
+  const bool cut = result.finish == decode::Finish::stopped && result.stop.empty();
+  return cut ? Interrupts::exit_code() : ExitCode::ok;
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ ExitCode synth(const SynthOptions& options) {
   if (options.spec.empty())
     bad_use("no SPEC; for example: lockstep synth llama-tiny@q4_0 -o tiny.gguf");
   if (!options.output) bad_use("no file to write; name one with -o FILE");
+  if (options.output->empty()) bad_use("-o: the name is empty; name a file to write");
   std::error_code ignored;
   const auto status = std::filesystem::status(*options.output, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {

@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "engine.h"
+#include "json_stream.h"
 #include "output.h"
 #include "text/tokenizer.h"
 #include "text/utf8_stream.h"
@@ -39,15 +40,20 @@ ExitCode tokenize(const TokenizeOptions& options) {
   const std::vector<int32_t> ids =
       tokenizer.encode(text, !options.no_bos, !options.no_parse_special);
   if (options.json) {
-    Json tokens = Json::array();
+    JsonStream out;
+    out.key("schema").value("lockstep.tokenize/1");
+    out.key("tokenizer").value(text::well_formed_utf8(tokenizer.description()));
+    out.key("count").value(ids.size());
+    out.key("ids").values(ids);
+    out.key("tokens").begin('[');
     for (const int32_t id : ids) {
-      tokens.push_back({{"id", id}, {"piece", text::well_formed_utf8(tokenizer.piece(id, true))}});
+      out.begin('{');
+      out.key("id").value(id);
+      out.key("piece").value(text::well_formed_utf8(tokenizer.piece(id, true)));
+      out.end('}');
     }
-    print_json({{"schema", "lockstep.tokenize/1"},
-                {"tokenizer", tokenizer.description()},
-                {"count", ids.size()},
-                {"ids", ids},
-                {"tokens", tokens}});
+    out.end(']');
+    out.finish();
     return ExitCode::ok;
   }
   std::string out;

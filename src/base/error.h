@@ -16,6 +16,8 @@ enum class ExitCode : int {
   bad_file = 3,        // a model, id list or template file that cannot be used
   resource = 4,        // memory, disk, a closed pipe, a helper process
   control_failed = 5,  // a negative control did not find what was planted
+  interrupted = 130,   // SIGINT ended it
+  terminated = 143,    // SIGTERM did
 };
 
 class Error : public std::runtime_error {

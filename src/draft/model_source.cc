@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/sha256.h"
@@ -56,6 +57,14 @@ std::string ModelSource::file_sha256() const {
   return to_hex(lane_.model().file_sha256());
 }
 
+std::string ModelSource::take_fault() {
+  return std::exchange(fault_, "");
+}
+
+void ModelSource::set_fault(std::string where) {
+  if (!std::exchange(faulted_, true)) fault_ = std::move(where);
+}
+
 void ModelSource::truncate(int64_t common) {
   agreed_ = std::min(agreed_, common);
 }
@@ -100,7 +109,10 @@ bool ModelSource::catch_up(std::span<const int32_t> history) {
     tokens_.insert(tokens_.end(), chunk.begin(),
                    chunk.begin() + static_cast<ptrdiff_t>(outcome.good_rows));
     agreed_ = static_cast<int64_t>(tokens_.size());
-    if (outcome.good_rows < rows) return false;
+    if (outcome.good_rows < rows) {
+      set_fault(lane_.describe_fault(outcome.fault_op, lane_.kv().size()));
+      return false;
+    }
   }
   return true;
 }
@@ -117,12 +129,19 @@ Proposal ModelSource::propose(std::span<const int32_t> history, int n_max) {
     if (lane_.kv().size() >= lane_.kv().spec().context) break;
     const Lane::Outcome outcome = lane_.run(std::span(sequence).last(1), 0);
     lane_.commit(outcome.good_rows);
-    if (outcome.good_rows < 1) break;
+    if (outcome.good_rows < 1) {
+      set_fault(lane_.describe_fault(outcome.fault_op, lane_.kv().size()));
+      break;
+    }
     tokens_.push_back(sequence.back());
     const auto row = lane_.logits(0).first(static_cast<size_t>(n_common_));
     const auto position = static_cast<int64_t>(sequence.size());
     const sample::Choice choice = sampler_.choose(row, sequence, position);
-    if (choice.fault) break;
+    if (choice.fault) {
+      set_fault(
+          fmt::format("{} at position {}", sample::choice_fault_name(choice.reason), position - 1));
+      break;
+    }
     const float confidence = math::exp(static_cast<float>(sample::logprob_of(row, choice.token)));
     proposal.tokens.push_back(choice.token);
     proposal.confidence.push_back(confidence);

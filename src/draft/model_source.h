@@ -34,10 +34,12 @@ class ModelSource final : public Source {
   void truncate(int64_t common) override;
   void set_sampling(const sample::Parameters& parameters) override;
   std::string file_sha256() const override;
+  std::string take_fault() override;
 
  private:
   bool catch_up(std::span<const int32_t> history);
   void cut(int64_t position);
+  void set_fault(std::string where);
 
   Lane lane_;
   ModelSourceOptions options_;
@@ -45,6 +47,8 @@ class ModelSource final : public Source {
   sample::Sampler sampler_;
   std::vector<int32_t> tokens_;  // whose rows lane_ holds
   int64_t agreed_ = 0;           // of them, known to be the history's
+  std::string fault_;            // the first, until taken
+  bool faulted_ = false;
   // A sliding layer gives back what no later row can see, so that a rejected draft could not always
   // be cut off again. What was before the draft is kept instead.
   bool slides_;

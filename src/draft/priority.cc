@@ -49,6 +49,14 @@ bool PrioritySource::synthetic() const {
                      [](const auto& source) { return source->synthetic(); });
 }
 
+std::string PrioritySource::take_fault() {
+  std::string fault;
+  for (const auto& source : sources_) {
+    if (fault.empty()) fault = source->take_fault();
+  }
+  return fault;
+}
+
 std::string PrioritySource::file_sha256() const {
   std::string list;
   for (const auto& source : sources_) append_to_list(list, source->file_sha256());

@@ -17,6 +17,7 @@ class PrioritySource final : public Source {
   void truncate(int64_t common) override;
   void set_sampling(const sample::Parameters& parameters) override;
   bool synthetic() const override;
+  std::string take_fault() override;
   std::string file_sha256() const override;  // of those that read a file, comma-separated
 
  private:

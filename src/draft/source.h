@@ -31,6 +31,9 @@ class Source {
   // The target's sampling parameters, before the first proposal and whenever they change.
   virtual void set_sampling(const sample::Parameters& parameters) { (void)parameters; }
   virtual bool synthetic() const { return false; }  // replay
+  // What went wrong in the arithmetic of a draft model, told once; "" where nothing did. Drafts end
+  // there, the output does not change.
+  virtual std::string take_fault() { return {}; }
   // Hash of the file the source reads (a draft model, a recording), for results; "" where none.
   virtual std::string file_sha256() const { return {}; }
 };

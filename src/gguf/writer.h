@@ -41,9 +41,10 @@ class Writer {
                   std::function<void(std::span<std::byte> out)> fill);
 
   uint64_t total_bytes() const;
-  // Writes to a temporary file beside path and renames it when whole; on any failure the temporary
-  // is removed and Error(resource) says path, reason, bytes needed. progress(bytes written) is
-  // called after each tensor.
+  // Writes to an unnamed file in path's directory and names it when whole: neither a failure nor a
+  // signal leaves a part of it (where the file system has no unnamed files, all but SIGKILL). A
+  // link is written through. Error(resource) says path and reason, and the bytes needed where
+  // there is no room. progress(bytes written) is called after each tensor.
   void write_file(const std::filesystem::path& path,
                   const std::function<void(uint64_t)>& progress = {}) const;
   std::vector<std::byte> to_memory() const;

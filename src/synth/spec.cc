@@ -5,6 +5,8 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "synth/synth.h"
@@ -213,6 +215,9 @@ class SpecParser {
   }
 
   void take_option(std::string_view key, std::string_view value) {
+    if (std::find(seen_.begin(), seen_.end(), key) != seen_.end())
+      fail(fmt::format("{} is given twice; give it once", escape(key, 60)));
+    seen_.push_back(key);
     for (const SizeOption& size : kSizes) {
       if (key == size.name) {
         spec_.*size.size = number<int64_t>(key, value, size.min, size.max);
@@ -261,6 +266,7 @@ class SpecParser {
 
   std::string_view text_;
   SynthSpec spec_;
+  std::vector<std::string_view> seen_;  // keys
 };
 
 }  // namespace

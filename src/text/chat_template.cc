@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -31,6 +34,8 @@ double seconds(std::chrono::milliseconds time) {
 struct ChatTemplate::State {
   std::string source, bos, eos;
   Limits limits;
+  ChatTemplateOrigin origin;
+  const std::atomic<int>* cancel = nullptr;
   std::mutex mutex;
   HelperProcess helper;
 
@@ -48,26 +53,28 @@ void ChatTemplate::State::fail(const Json& reply) const {
                             kInstall));
   }
   if (kind == "memory") {
-    throw Error(ExitCode::resource,
-                fmt::format("the chat template needed more than {} MiB of memory",
-                            limits.memory_bytes >> 20));
+    throw Error(ExitCode::resource, fmt::format("{}: needed more than {} MiB of memory",
+                                                origin.name, limits.memory_bytes >> 20));
   }
-  if (kind == "raised") throw Error(ExitCode::bad_use, "chat template: " + what);
-  throw Error(ExitCode::bad_file, "chat template: " + what);
+  // A template may say anything, at any length.
+  const std::string message = fmt::format("{}: {}", origin.name, escape(what, 500));
+  throw Error(kind == "raised" ? ExitCode::bad_use : origin.broken, message);
 }
 
 Json ChatTemplate::State::ask(const Json& request, std::chrono::milliseconds time) {
   const auto reply =
-      helper.ask(dump(request), HelperProcess::Clock::now() + time, limits.reply_bytes);
+      helper.ask(dump(request), HelperProcess::Clock::now() + time, limits.reply_bytes, cancel);
   if (!reply) {
     switch (helper.failure()) {
       case HelperProcess::Failure::timed_out:
-        throw Error(
-            ExitCode::resource,
-            fmt::format("the chat template ran longer than {} s and was stopped", seconds(time)));
+        throw Error(ExitCode::resource, fmt::format("{}: ran longer than {} s and was stopped",
+                                                    origin.name, seconds(time)));
       case HelperProcess::Failure::too_long:
-        throw Error(ExitCode::resource, fmt::format("the chat template wrote more than {} MiB",
+        throw Error(ExitCode::resource, fmt::format("{}: wrote more than {} MiB", origin.name,
                                                     limits.reply_bytes >> 20));
+      case HelperProcess::Failure::cancelled:
+        throw Error(*cancel == SIGTERM ? ExitCode::terminated : ExitCode::interrupted,
+                    fmt::format("{}: rendering was interrupted", origin.name));
       default:
         return nullptr;
     }
@@ -83,6 +90,13 @@ void ChatTemplate::State::start() {
                                          std::to_string(getpid()),
                                          std::to_string(limits.memory_bytes)};
   if (!helper.start(argv)) {
+    const int error = helper.start_error();
+    if (error != ENOENT && error != EACCES) {
+      throw Error(ExitCode::resource,
+                  fmt::format("the chat template helper ({}) cannot be started: "
+                              "{}; look at the limits (ulimit -a)",
+                              kPython, std::strerror(error)));
+    }
     throw Error(ExitCode::resource,
                 fmt::format("chat templates need {} with Jinja2: {}", kPython, kInstall));
   }
@@ -93,8 +107,11 @@ void ChatTemplate::State::start() {
                          limits.start);
   if (!reply.is_object()) {
     helper.stop();
-    throw Error(ExitCode::resource,
-                fmt::format("the chat template helper ({}) ended without a word", kPython));
+    throw Error(
+        ExitCode::resource,
+        fmt::format("the chat template helper ({}) ended without a word; look at the limits "
+                    "(ulimit -a)",
+                    kPython));
   }
   if (reply.contains("error")) fail(reply);
 }
@@ -109,15 +126,17 @@ Json ChatTemplate::State::ask_again_if_died(const Json& request) {
     if (reply.is_object()) return reply;
     helper.stop();
   }
-  throw Error(ExitCode::resource, "the chat template helper died while rendering");
+  throw Error(ExitCode::resource, fmt::format("{}: the helper died while rendering", origin.name));
 }
 
-ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos, Limits limits)
+ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos, Limits limits,
+                           ChatTemplateOrigin origin)
     : state_(std::make_unique<State>()) {
   state_->source = std::move(source);
   state_->bos = std::move(bos);
   state_->eos = std::move(eos);
   state_->limits = limits;
+  state_->origin = std::move(origin);
   state_->start();
 }
 
@@ -126,21 +145,30 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 ChatTemplate ChatTemplate::for_model(const gguf::File& file, const Tokenizer& tokenizer,
-                                     const std::optional<std::string>& choice, Limits limits) {
+                                     const std::optional<std::string>& choice, Limits limits,
+                                     std::string_view choice_file) {
   const auto names = [] { return fmt::format("{}", fmt::join(named_chat_templates(), ", ")); };
   std::string source;
+  ChatTemplateOrigin origin;
   if (choice) {
+    origin =
+        choice_file.empty()
+            ? ChatTemplateOrigin{"chat template of --chat-template", ExitCode::bad_use}
+            : ChatTemplateOrigin{fmt::format("chat template {}", choice_file), ExitCode::bad_file};
     if (const auto named = named_chat_template(*choice)) {
       source = *named;
     } else if (choice->find('{') != std::string::npos) {
       source = *choice;
+    } else if (choice_file.empty()) {
+      throw Error(ExitCode::bad_use,
+                  fmt::format("--chat-template \"{}\" is no name ({}) and no Jinja",
+                              escape(*choice, 100), names()));
     } else {
-      throw Error(
-          ExitCode::bad_use,
-          fmt::format("--chat-template \"{}\" is no name ({}) and no Jinja", *choice, names()));
+      throw Error(ExitCode::bad_file, fmt::format("{}: no Jinja in it (no brace)", origin.name));
     }
   } else if (const auto own = file.string("tokenizer.chat_template")) {
     source = *own;
+    origin.name = fmt::format("chat template of {}", file.name());
   } else {
     throw Error(
         ExitCode::bad_use,
@@ -151,8 +179,8 @@ ChatTemplate ChatTemplate::for_model(const gguf::File& file, const Tokenizer& to
   const auto text_of = [&](int32_t id) {
     return id == kNoToken ? std::string() : std::string(tokenizer.token_text(id));
   };
-  return ChatTemplate(std::move(source), text_of(tokenizer.bos()), text_of(tokenizer.eos()),
-                      limits);
+  return ChatTemplate(std::move(source), text_of(tokenizer.bos()), text_of(tokenizer.eos()), limits,
+                      std::move(origin));
 }
 
 std::string ChatTemplate::render(const Json& messages, bool add_generation_prompt,
@@ -175,6 +203,14 @@ std::string ChatTemplate::render(const Json& messages, bool add_generation_promp
 
 const std::string& ChatTemplate::source() const {
   return state_->source;
+}
+
+const ChatTemplateOrigin& ChatTemplate::origin() const {
+  return state_->origin;
+}
+
+void ChatTemplate::set_cancel(const std::atomic<int>* cancel) {
+  state_->cancel = cancel;
 }
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, std::string_view rendered) {

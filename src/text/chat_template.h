@@ -1,6 +1,7 @@
 // Chat templates: from messages to the text that a model was trained to continue.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "gguf/file.h"
 #include "text/tokenizer.h"
 
@@ -20,6 +22,12 @@ struct ChatTemplateLimits {
   std::chrono::milliseconds start{60'000};   // start of Python and compilation of the template
   size_t memory_bytes = size_t{512} << 20;   // address space of the helper
   size_t reply_bytes = size_t{256} << 20;
+};
+
+// Where a template comes from, for messages and for the code of one that is broken.
+struct ChatTemplateOrigin {
+  std::string name = "chat template";
+  ExitCode broken = ExitCode::bad_file;
 };
 
 // A template in the language that model makers write them in, Jinja, run by Jinja2 itself in a
@@ -36,11 +44,14 @@ class ChatTemplate {
   // Compiles source. bos, eos: the texts of those tokens, empty where there are none. Throws
   // Error(bad_file) for a template that is not Jinja, Error(resource) when the helper cannot be
   // started, saying what to install.
-  ChatTemplate(std::string source, std::string bos, std::string eos, Limits limits = {});
+  ChatTemplate(std::string source, std::string bos, std::string eos, Limits limits = {},
+               ChatTemplateOrigin origin = {});
   // The template of a model: choice if given (a name of named_chat_templates(), or Jinja source),
-  // else the file's own. Throws Error(bad_use) when there is neither, saying what to do.
+  // else the file's own. choice_file: what choice was read from, "" for the command line, where a
+  // broken template is bad_use. Throws Error(bad_use) when there is neither, saying what to do.
   static ChatTemplate for_model(const gguf::File& file, const Tokenizer& tokenizer,
-                                const std::optional<std::string>& choice, Limits limits = {});
+                                const std::optional<std::string>& choice, Limits limits = {},
+                                std::string_view choice_file = "");
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
@@ -56,6 +67,10 @@ class ChatTemplate {
                      std::optional<int64_t> now = std::nullopt) const;
 
   const std::string& source() const;
+  const ChatTemplateOrigin& origin() const;
+  // A flag that a signal handler sets, for render() to look at: what it throws then is
+  // Error(interrupted), or Error(terminated) where the flag is SIGTERM. Null: none.
+  void set_cancel(const std::atomic<int>* cancel);
 
  private:
   struct State;

@@ -19,7 +19,11 @@ bool HelperProcess::start(const std::vector<std::string>& argv) {
   stop();
   // A socket instead of two pipes: send() can be told not to raise SIGPIPE.
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    start_error_ = errno;
+    failure_ = Failure::start;
+    return false;
+  }
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
 
   posix_spawn_file_actions_t actions;
@@ -51,6 +55,7 @@ bool HelperProcess::start(const std::vector<std::string>& argv) {
   if (error != 0) {
     close(ends[0]);
     pid_ = -1;
+    start_error_ = error;
     failure_ = Failure::start;
     return false;
   }
@@ -76,20 +81,25 @@ std::optional<std::string> HelperProcess::fail(Failure failure) {
   return std::nullopt;
 }
 
-bool HelperProcess::wait_for(short events, Clock::time_point deadline) {
+// none: there is something to read or write.
+HelperProcess::Failure HelperProcess::wait_for(short events, Clock::time_point deadline,
+                                               const std::atomic<int>* cancel) {
   for (;;) {
+    if (cancel && *cancel != 0) return Failure::cancelled;
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    if (left <= 0) return Failure::timed_out;
     pollfd poll_fd{socket_, events, 0};
-    const int n = poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left, 1000)));
-    if (n > 0) return true;
-    if (n < 0 && errno != EINTR) return false;
+    // Short waits: a signal between the look at cancel and the poll would not end it.
+    const int n = poll(&poll_fd, 1, static_cast<int>(std::min<int64_t>(left, 100)));
+    if (n > 0) return Failure::none;
+    if (n < 0 && errno != EINTR) return Failure::timed_out;
   }
 }
 
 std::optional<std::string> HelperProcess::ask(const std::string& line, Clock::time_point deadline,
-                                              size_t max_reply_bytes) {
+                                              size_t max_reply_bytes,
+                                              const std::atomic<int>* cancel) {
   if (!running()) return fail(Failure::died);
   const std::string request = line + "\n";
   std::string reply;
@@ -114,7 +124,8 @@ std::optional<std::string> HelperProcess::ask(const std::string& line, Clock::ti
       return fail(Failure::died);
     } else {
       const short events = sent < request.size() ? POLLIN | POLLOUT : POLLIN;
-      if (!wait_for(events, deadline)) return fail(Failure::timed_out);
+      const Failure failure = wait_for(events, deadline, cancel);
+      if (failure != Failure::none) return fail(failure);
     }
   }
 }

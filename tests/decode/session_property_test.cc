@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "arms.h"
@@ -157,7 +158,8 @@ TEST(SessionProperty, AnyPastAndAnyDraftEqualAFreshPlainRun) {
 #ifdef LOCKSTEP_EXPECT_CAUGHT
   const uint64_t seeds = 150;
 #else
-  const uint64_t seeds = 150;
+  const char* full = std::getenv("LOCKSTEP_FULL");  // scripts/test.sh --full
+  const uint64_t seeds = full != nullptr ? 3000 : kSanitized ? 40 : 150;
 #endif
   Counts counts;
   std::optional<std::string> found;

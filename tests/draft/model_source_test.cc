@@ -132,7 +132,10 @@ TEST(ModelSource, ProposesNothingAfterAFault) {
   fault_on_token(*backend, 77);
   ModelSource source(model, backend, kVocab);
   source.set_sampling({});
+  EXPECT_EQ(source.take_fault(), "");
   EXPECT_TRUE(source.propose(Tokens{1, 77, 3}, 4).tokens.empty());
+  EXPECT_NE(source.take_fault().find("at position 1"), std::string::npos);
+  EXPECT_EQ(source.take_fault(), "");  // told once
   EXPECT_TRUE(source.propose(Tokens{1, 77, 3, 5}, 4).tokens.empty());
   EXPECT_TRUE(source.propose(Tokens{1, 2, 77}, 4).tokens.empty());
   source.truncate(1);
