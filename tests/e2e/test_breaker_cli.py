@@ -133,7 +133,7 @@ class Templates(Case):
         path = self.temporary("large.txt", b"")
         os.truncate(path, 2 << 30)   # no disk is used
         start = time.monotonic()
-        self.refused("run", "-m", TINY, "-f", path, code=BAD_FILE, says=["large.txt", "1.1 GB"])
+        self.refused("run", "-m", TINY, "-f", path, code=BAD_FILE, says=["large.txt", "268.4 MB"])
         self.assertLess(time.monotonic() - start, 10)
 
     def test_few_open_files_are_not_a_missing_python(self):
