@@ -242,7 +242,6 @@ class Planner {
 
   void threads() {
     for (const int threads : in_.quick ? std::vector<int>{1, 3} : std::vector<int>{1, 2, 3, 4}) {
-      if (threads == prover_.backend()->info().threads) continue;
       add(fmt::format("threads {}", threads), {}, [this, threads](Prover& prover, Line& line) {
         How h = how(in_.quick ? 8 : tokens());
         h.backend = kernels::make_cpu_backend(prover.backend()->info().isa, threads);
