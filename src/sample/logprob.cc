@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/cpu/float_mode.h"
 #include "kernels/math/elementary64.h"
 #include "sample/sampler.h"
 
@@ -14,7 +15,8 @@ struct RowSum {
   double log_total = 0;  // log(W·2^-40)
 };
 
-RowSum sum_row(std::span<const float> row, std::vector<float>& block_max) {
+// Not inlined, for the sake of the callers' float mode.
+[[gnu::noinline]] RowSum sum_row(std::span<const float> row, std::vector<float>& block_max) {
   RowSum sum;
   const auto n = static_cast<int64_t>(row.size());
   block_max.resize(static_cast<size_t>(block_count(n)));
@@ -34,13 +36,14 @@ RowSum sum_row(std::span<const float> row, std::vector<float>& block_max) {
   return sum;
 }
 
-double logprob(const RowSum& sum, float x) {
+[[gnu::noinline]] double logprob(const RowSum& sum, float x) {
   return static_cast<double>(x - sum.x_max) - sum.log_total;
 }
 
 }  // namespace
 
 double logprob_of(std::span<const float> logits, int32_t id) {
+  const kernels::CanonicalFloatMode mode;
   std::vector<float> block_max;
   const RowSum sum = sum_row(logits, block_max);
   if (!sum.finite) return std::numeric_limits<double>::quiet_NaN();
@@ -48,6 +51,7 @@ double logprob_of(std::span<const float> logits, int32_t id) {
 }
 
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int n) {
+  const kernels::CanonicalFloatMode mode;
   std::vector<float> block_max;
   const RowSum sum = sum_row(logits, block_max);
   const size_t wanted = std::min(static_cast<size_t>(std::max(n, 0)), logits.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "kernels/cpu/float_mode.h"
 #include "kernels/math/elementary64.h"
 
 namespace lockstep::sample {
@@ -29,7 +30,14 @@ Choice Sampler::choose(std::span<const float> logits, std::span<const int32_t> h
   if (static_cast<int64_t>(logits.size()) != n_vocab_) {
     throw std::logic_error("Sampler::choose: the row's length is not the vocabulary's");
   }
+  // A library loaded into the process may have changed the mode of this thread.
+  const kernels::CanonicalFloatMode mode;
   x_ = logits.data();
+  return decide(history, position);
+}
+
+// Not inlined: the compiler knows of no tie between arithmetic and the mode set above.
+[[gnu::noinline]] Choice Sampler::decide(std::span<const int32_t> history, int64_t position) {
   removed_ = 0;
   dense_ = true;
   t_ = 1.0;

@@ -84,6 +84,7 @@ class Sampler {
   };
   struct Best;
 
+  Choice decide(std::span<const int32_t> history, int64_t position);
   void apply_bias();
   void apply_penalties(std::span<const int32_t> history);
   void divide_by_temperature();

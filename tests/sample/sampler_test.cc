@@ -1,6 +1,7 @@
 #include "sample/sampler.h"
 
 #include <gtest/gtest.h>
+#include <xmmintrin.h>
 
 #include <array>
 #include <cmath>
@@ -80,6 +81,29 @@ TEST(Sampler, OneObjectGivesWhatAFreshOneGives) {
     Sampler fresh(first.parameters, 200);
     ASSERT_EQ(kept.choose(c.row, c.history, c.position).token,
               fresh.choose(c.row, c.history, c.position).token);
+  }
+}
+
+// As a library may leave it behind.
+TEST(Sampler, TheThreadsFloatModeDoesNotMatter) {
+  std::mt19937_64 rng(9);
+  const unsigned usual = _mm_getcsr();
+  const unsigned modes[] = {usual | 0x8040u /* flush to zero, denormals are zero */,
+                            (usual & ~0x6000u) | 0x4000u /* upward */,
+                            usual | 0x6000u /* to zero */};
+  for (int i = 0; i < 1500; ++i) {
+    const RandomCase c = random_case(rng, 100);
+    const Choice plain = definition::choose(c.parameters, c.row, c.history, c.position);
+    const double logprob = definition::logprob(c.row, 3);
+    Sampler sampler(c.parameters, 100);
+    _mm_setcsr(modes[i % 3]);
+    const Choice choice = sampler.choose(c.row, c.history, c.position);
+    const double other_logprob = logprob_of(c.row, 3);
+    const unsigned after = _mm_getcsr() & ~0x3Fu;  // without the sticky flags
+    _mm_setcsr(usual);
+    ASSERT_EQ(choice.token, plain.token) << i << ": " << describe(c);
+    ASSERT_EQ(logprob, other_logprob);
+    ASSERT_EQ(after, modes[i % 3] & ~0x3Fu);
   }
 }
 
