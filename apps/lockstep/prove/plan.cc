@@ -269,9 +269,9 @@ class Planner {
   }
 
   void chunks() {
-    for (const int64_t chunk : in_.quick ? std::vector<int64_t>{7}
-                                         : std::vector<int64_t>{1, 2, 3, 7, 16, 31, 33, 100, 512}) {
-      add(fmt::format("prompt in chunks of {}", chunk), {},
+    for (const int64_t chunk :
+         in_.quick ? std::vector<int64_t>{7} : std::vector<int64_t>{1, 2, 3, 7, 16, 31, 33}) {
+      add(fmt::format("prompt in chunks of {}", chunk), Needs().width(chunk),
           [this, chunk](Prover& prover, Line& line) {
             How h = how(4);
             h.chunk = chunk;
