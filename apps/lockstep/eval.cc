@@ -408,7 +408,7 @@ Runner set_up_eval(Flags& flags) {
   options->engine.bind_context(flags);
   flags.text("--ids", options->ids_file);
   flags.text("--file", options->text_file);
-  flags.integer("--top", options->top, 1, 1000);
+  flags.integer("--top", options->top, 1, 1024);
   flags.text("--kl", options->kl_file);
   flags.toggle("--json", options->json);
   flags.describe(

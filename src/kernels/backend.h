@@ -18,33 +18,34 @@ namespace lockstep::kernels {
 struct PassSegment {
   std::span<const int32_t> tokens;
   int64_t first_position = 0;
-  std::span<const KvLayerView> kv;   // one per layer; pages cover first_position + tokens.size()
-  int64_t first_logits_row = 0;      // rows of this segment from here on want logits; tokens.size(): none
+  std::span<const KvLayerView> kv;  // one per layer; pages cover first_position + tokens.size()
+  int64_t first_logits_row =
+      0;  // rows of this segment from here on want logits; tokens.size(): none
 };
 
 // A deliberate fault for the negative control of `prove --corrupt`: after op `op` has run, one bit
 // of one element of its output (for KvWrite: of the written K or V row) is flipped.
 struct Plant {
-  int op = -1;                // index in Graph::ops
-  int64_t position = -1;      // absolute position of the row (segment 0)
-  int64_t element = 0;        // binary32 element of the output row (of several outputs: through them
-                              // in order); for KvWrite a byte of the K row (then of the V row),
-                              // heads in order
-  int bit = 0;                // 0..31 (KvWrite: 0..7)
-  bool done = false;          // set by every run: whether this pass applied it
+  int op = -1;            // index in Graph::ops
+  int64_t position = -1;  // absolute position of the row (segment 0)
+  int64_t element = 0;    // binary32 element of the output row (of several outputs: through them
+                          // in order); for KvWrite a byte of the K row (then of the V row),
+                          // heads in order
+  int bit = 0;            // 0..31 (KvWrite: 0..7)
+  bool done = false;      // set by every run: whether this pass applied it
 };
 
 struct PassFault {
-  int64_t row = -1;    // in the pass
-  int op = -1;         // index in Graph::ops
+  int64_t row = -1;  // in the pass
+  int op = -1;       // index in Graph::ops
 };
 
 struct Pass {
   std::vector<PassSegment> segments;
-  Plant* plant = nullptr;                // usually null
+  Plant* plant = nullptr;  // usually null
   // Results:
-  std::span<float> logits;               // [wanted rows][n_vocab], in row order; caller's memory
-  std::vector<PassFault> faults;         // at most one per row: the first op that faulted
+  std::span<float> logits;        // [wanted rows][n_vocab], in row order; caller's memory
+  std::vector<PassFault> faults;  // at most one per row: the first op that faulted
 };
 
 // Called after each op; for profiles. Null is usual.
@@ -55,8 +56,8 @@ class OpObserver {
 };
 
 struct BackendInfo {
-  std::string device;   // "cpu"
-  std::string isa;      // "scalar" (plain x86-64) or "scalar-v3"
+  std::string device;  // "cpu"
+  std::string isa;     // "scalar" (plain x86-64) or "scalar-v3"
   int threads = 1;
 };
 
@@ -70,7 +71,8 @@ class Backend {
   virtual void set_observer(OpObserver* observer) = 0;
 };
 
-// isa: "" picks the best this CPU has; "scalar", "scalar-v3". Error(bad_use) names what the CPU lacks.
+// isa: "" picks the best this CPU has; "scalar", "scalar-v3". Error(bad_use) names what the CPU
+// lacks.
 std::unique_ptr<Backend> make_cpu_backend(const std::string& isa, int threads);
 
 }  // namespace lockstep::kernels

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/thread_team.h"   // Range
+#include "base/thread_team.h"  // Range
 #include "gguf/types.h"
 
 namespace lockstep::kernels {
@@ -19,8 +19,9 @@ inline constexpr int64_t kPagePositions = 64;
 inline constexpr int64_t kSpanPages = 16;
 
 enum class KvType : uint8_t { f32, f16, q8_0 };
-const char* kv_type_name(KvType type);              // "f32", "f16", "q8_0"
-int64_t kv_row_bytes(KvType type, int64_t head_dim);   // bytes of one head's row; q8_0: head_dim % 32 == 0
+const char* kv_type_name(KvType type);  // "f32", "f16", "q8_0"
+int64_t kv_row_bytes(KvType type,
+                     int64_t head_dim);  // bytes of one head's row; q8_0: head_dim % 32 == 0
 
 // A matrix of the file: n_out rows of n_in elements, each row whole blocks of `type`.
 struct Weight {
@@ -46,7 +47,7 @@ struct KvLayerView {
 // A fault (law: Ground): a non-finite element where a rule forbids it. Kernels set row_fault[row]
 // = 1; the executor knows which op ran. Setting is idempotent, any worker may do it.
 struct FaultFlags {
-  uint8_t* row_fault = nullptr;   // [rows of the pass]
+  uint8_t* row_fault = nullptr;  // [rows of the pass]
 };
 
 }  // namespace lockstep::kernels

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "raw_gguf.h"
 #include "base/error.h"
 #include "gguf/file.h"
 #include "gguf/writer.h"
 #include "quant/dequantize.h"
+#include "raw_gguf.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

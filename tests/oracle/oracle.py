@@ -151,26 +151,30 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 
-def quantise_activations(x, block):
-    """What int8 activations in blocks of `block` leave of x: a = max|x|, d = a/127, round half to even."""
+def quantise_activations(x, block, levels=127):
+    """What int8 activations in blocks of `block` leave of x: a = max|x|, d = a/levels, round half to even."""
     b = x.reshape(x.shape[0], -1, block)
     a = np.abs(b).max(axis=-1, keepdims=True)
-    r = np.divide(127, a, out=np.zeros_like(a), where=a > 0)
-    return (np.rint(b * r) * (a / 127)).reshape(x.shape)
+    r = np.divide(levels, a, out=np.zeros_like(a), where=a > 0)
+    return (np.rint(b * r) * (a / levels)).reshape(x.shape)
 
 
 # ---- models --------------------------------------------------------------------------------------
 
 
 class Oracle:
-    """`activation_blocks`: {weight type: block} emulates int8 activations before products with that type."""
+    """`activation_blocks`: {weight type: block} emulates int8 activations before products with that type.
+
+    `activation_levels` other than 127 give another sample of the same kind of rounding.
+    """
 
     HEAD_CHUNK = 16384
 
-    def __init__(self, path, activation_blocks=None):
+    def __init__(self, path, activation_blocks=None, activation_levels=127):
         self.reader = GGUFReader(path)
         self.tensors = {t.name: Tensor(t) for t in self.reader.tensors}
         self.blocks = activation_blocks or {}
+        self.levels = activation_levels
         self.arch = self.reader.fields["general.architecture"].contents()
         if self.arch not in ("llama", "gemma3"):
             raise ValueError(f"{path}: architecture {self.arch} is not known to the oracle")
@@ -200,7 +204,7 @@ class Oracle:
 
     def _activations(self, x, weight_type):
         block = self.blocks.get(weight_type)
-        return quantise_activations(x, block) if block else x
+        return quantise_activations(x, block, self.levels) if block else x
 
     def hidden(self, sequences):
         """Final normed states of all sequences, one under another [sum of lengths, n_embd]."""

@@ -153,13 +153,18 @@ def compare_llama(args, model, logits):
 
 
 def activation_forms(types):
-    """{name: {weight type: block}} worth measuring for a file with these weight types."""
-    if not types & set(K_QUANTS):
-        return {"32": dict.fromkeys(BLOCK_32, 32)}
+    """{name: arguments of Oracle} worth measuring for a file with these weight types."""
     others = dict.fromkeys(BLOCK_32, 32)
-    forms = {f"K-quants {block}, others 32": others | dict.fromkeys(K_QUANTS, block) for block in (256, 128, 64, 32)}
-    forms["K-quants exact, others 32"] = others
-    forms["K-quants 256, others exact"] = dict.fromkeys(K_QUANTS, 256)
+    if not types & set(K_QUANTS):
+        return {"32": (others,)}
+
+    def k_quants(block):
+        return others | dict.fromkeys(K_QUANTS, block)
+
+    forms = {f"K-quants {block}, others 32": (k_quants(block),) for block in (256, 128, 64, 32)}
+    forms |= {f"the first, {levels} levels": (k_quants(256), levels) for levels in (126.9, 126.8)}
+    forms["K-quants exact, others 32"] = (others,)
+    forms["K-quants 256, others exact"] = (dict.fromkeys(K_QUANTS, 256),)
     return forms
 
 
@@ -171,7 +176,7 @@ def measure_activations(args):
         sequences = judge.load_ids(model)
         exact = Oracle(path)
         forms = activation_forms({t.type for t in exact.tensors.values()})
-        emulated = {name: judged_rows(Oracle(path, blocks), sequences) for name, blocks in forms.items()}
+        emulated = {name: judged_rows(Oracle(path, *form), sequences) for name, form in forms.items()}
         figures = {name: judge.Figures() for name in forms}
         for _, following, p in judged_rows(exact, sequences):
             for name, rows in emulated.items():

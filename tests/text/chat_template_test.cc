@@ -139,7 +139,7 @@ TEST(ChatTemplate, TimeIsLimitedAndTheNextRenderWorks) {
   const auto start = std::chrono::steady_clock::now();
   const Failure f = failure_of([&] { t.render(kHello, false, {{"slow", true}}); });
   EXPECT_EQ(f.code, ExitCode::resource);
-  EXPECT_EQ(f.message, "the chat template ran longer than 0.3 s and was stopped");
+  EXPECT_EQ(f.message, "chat template: ran longer than 0.3 s and was stopped");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   limits.render = std::chrono::seconds(30);
   EXPECT_EQ(ChatTemplate("done", "", "", limits).render(kHello, false), "done");
@@ -149,7 +149,7 @@ TEST(ChatTemplate, MemoryIsLimited) {
   const ChatTemplate t("{% if big %}{{ 'x' * 900000000 }}{% endif %}ok", "", "");
   const Failure f = failure_of([&] { t.render(kHello, false, {{"big", true}}); });
   EXPECT_EQ(f.code, ExitCode::resource);
-  EXPECT_EQ(f.message, "the chat template needed more than 512 MiB of memory");
+  EXPECT_EQ(f.message, "chat template: needed more than 512 MiB of memory");
   EXPECT_EQ(t.render(kHello, false), "ok");
 }
 
@@ -159,7 +159,7 @@ TEST(ChatTemplate, TheOutputIsLimited) {
   const ChatTemplate t("{{ 'x' * 5000000 }}", "", "", limits);
   const Failure f = failure_of([&] { t.render(kHello, false); });
   EXPECT_EQ(f.code, ExitCode::resource);
-  EXPECT_EQ(f.message, "the chat template wrote more than 1 MiB");
+  EXPECT_EQ(f.message, "chat template: wrote more than 1 MiB");
 }
 
 TEST(ChatTemplate, AKilledHelperIsReplaced) {

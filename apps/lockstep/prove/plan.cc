@@ -242,7 +242,6 @@ class Planner {
 
   void threads() {
     for (const int threads : in_.quick ? std::vector<int>{1, 3} : std::vector<int>{1, 2, 3, 4}) {
-      if (threads == prover_.backend()->info().threads) continue;
       add(fmt::format("threads {}", threads), {}, [this, threads](Prover& prover, Line& line) {
         How h = how(in_.quick ? 8 : tokens());
         h.backend = kernels::make_cpu_backend(prover.backend()->info().isa, threads);
@@ -270,9 +269,9 @@ class Planner {
   }
 
   void chunks() {
-    for (const int64_t chunk : in_.quick ? std::vector<int64_t>{7}
-                                         : std::vector<int64_t>{1, 2, 3, 7, 16, 31, 33, 100, 512}) {
-      add(fmt::format("prompt in chunks of {}", chunk), {},
+    for (const int64_t chunk :
+         in_.quick ? std::vector<int64_t>{7} : std::vector<int64_t>{1, 2, 3, 7, 16, 31, 33}) {
+      add(fmt::format("prompt in chunks of {}", chunk), Needs().width(chunk),
           [this, chunk](Prover& prover, Line& line) {
             How h = how(4);
             h.chunk = chunk;

@@ -119,7 +119,6 @@ ExitCode prove_plan(const ProveOptions& options, Prover& prover, const PlanInput
   Json lines = Json::array();
   size_t identical = 0;
   std::string first_failure;
-  if (!options.json) print(kHeader);
   for (size_t i = 0; i < plan.size(); ++i) {
     progress.show(fmt::format("{}/{} {}", i + 1, plan.size(), plan[i].name));
     Line line;
@@ -133,6 +132,7 @@ ExitCode prove_plan(const ProveOptions& options, Prover& prover, const PlanInput
     if (options.json) {
       lines.push_back(line_json(line));
     } else {
+      if (i == 0) print(kHeader);
       print(line_text(line));
     }
   }
