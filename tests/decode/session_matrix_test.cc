@@ -64,8 +64,8 @@ TEST_P(Matrix, EverySourceAtEveryDepthEqualsPlain) {
         SessionOptions arm = options;
         const int64_t chunks[] = {1, 7, 64};
         arm.chunk = chunks[arms % 3];
-        // The other KV types at some depths only; two threads, which on
-        // a busy machine wait for each other more than they work, at one.
+        // The other KV types at some depths only; two threads, which on a busy machine wait for
+        // each other more than they work, at one.
         if (kv.k != state::KvType::f16 && depth % 5 != 0 && depth != 1) continue;
         if (kSanitized && depth != 1 && depth != 10) continue;
         const auto& backend = backends[depth == 10 && sampling.parameters.temperature == 0.8f];
