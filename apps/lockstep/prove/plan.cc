@@ -375,10 +375,10 @@ class Planner {
   void sampling() {
     const std::pair<std::string, const sample::Parameters*> kinds[] = {
         {"T=0.8", &usual_}, {"T=0.8 penalties", &penalised_}, {"T=1.5", &hot_}};
-    for (const auto& [name, parameters] : kinds) {
-      add(fmt::format("sampling {} with drafts", name), Needs().accept().reject(),
-          [this, name = name, parameters = parameters](Prover& prover, Line& line) {
-            const Case of = make_case("prose", in_.prose, name, *parameters);
+    for (const auto& kind : kinds) {
+      add(fmt::format("sampling {} with drafts", kind.first), Needs().accept().reject(),
+          [this, kind](Prover& prover, Line& line) {
+            const Case of = make_case("prose", in_.prose, kind.first, *kind.second);
             How h = how(tokens());
             h.source = replay(of, 0.7);
             h.depth = 5;
@@ -393,11 +393,12 @@ class Planner {
     if (!in_.quick) {
       types.insert(types.end(), {{KvType::f16, KvType::q8_0}, {KvType::q8_0, KvType::f16}});
     }
-    for (const auto& [k, v] : types) {
+    for (const auto& type : types) {
+      const KvType k = type.first, v = type.second;
       if (k == in_.k_type && v == in_.v_type) continue;
       if (!fits(k) || !fits(v)) continue;
       add(fmt::format("KV {}/{} with drafts", kernels::kv_type_name(k), kernels::kv_type_name(v)),
-          Needs().accept().reject().width(7), [this, k = k, v = v](Prover& prover, Line& line) {
+          Needs().accept().reject().width(7), [this, k, v](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, "T=0.8", usual_, k, v);
             How h = how(in_.quick ? 8 : tokens());
             h.source = replay(of, 0.7);
