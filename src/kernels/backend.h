@@ -57,21 +57,34 @@ class OpObserver {
 
 struct BackendInfo {
   std::string device;  // "cpu"
-  std::string isa;     // "scalar" (plain x86-64) or "scalar-v3"
+  std::string isa;     // "scalar" (plain x86-64), "scalar-v3", "avx512"
   int threads = 1;
+};
+
+// What preparing a graph cost.
+struct LoadReport {
+  double milliseconds = 0;
+  int64_t packed_bytes = 0;  // weights copied into the kernels' own order
+  int64_t huge_bytes = 0;    // of these, in huge pages
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual BackendInfo info() const = 0;
-  // graph must outlive the backend's use of it. Throws only for resources; arithmetic faults are in
+  // Makes what the kernels need of the graph's weights; run() does it when nobody has. Throws
+  // Error(resource).
+  virtual LoadReport prepare(const Graph& graph) = 0;
+  // Another backend with its own workers that shares what was made for graphs. isa as in
+  // make_cpu_backend.
+  virtual std::unique_ptr<Backend> sibling(const std::string& isa, int threads) const = 0;
+  // graph must outlive the call. Throws only for resources; arithmetic faults are in
   // pass.faults.
   virtual void run(const Graph& graph, Pass& pass) = 0;
   virtual void set_observer(OpObserver* observer) = 0;
 };
 
-// isa: "" picks the best this CPU has; "scalar", "scalar-v3". Error(bad_use) names what the CPU
+// isa: "" picks the best this CPU has; "scalar", "scalar-v3", "avx512". Error(bad_use) names what the CPU
 // lacks.
 std::unique_ptr<Backend> make_cpu_backend(const std::string& isa, int threads);
 

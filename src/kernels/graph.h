@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -105,6 +106,8 @@ struct Graph {
   std::vector<Op> ops;
   Slot logits = -1;  // the last op's output, n_vocab wide
   int64_t n_vocab = 0;
+  // Lives as long as the graph: what a backend keeps for a graph goes when this is gone.
+  std::shared_ptr<const void> identity = std::make_shared<char>();
 };
 
 }  // namespace lockstep::kernels

@@ -13,6 +13,12 @@ class HookedBackend final : public kernels::Backend {
   explicit HookedBackend(std::unique_ptr<kernels::Backend> inner) : inner_(std::move(inner)) {}
 
   kernels::BackendInfo info() const override { return inner_->info(); }
+  kernels::LoadReport prepare(const kernels::Graph& graph) override {
+    return inner_->prepare(graph);
+  }
+  std::unique_ptr<kernels::Backend> sibling(const std::string& isa, int threads) const override {
+    return inner_->sibling(isa, threads);
+  }
   void run(const kernels::Graph& graph, kernels::Pass& pass) override {
     ++passes;
     for (const kernels::PassSegment& segment : pass.segments) {

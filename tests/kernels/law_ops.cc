@@ -15,6 +15,7 @@
 #include "kernels/math/half.h"
 #include "kernels/rope_table.h"
 #include "law_request.h"
+#include "quantized.h"
 #include "quant/dequantize.h"
 
 namespace lockstep::kernels {
@@ -188,21 +189,13 @@ json rms_norm(const CpuKernels& kernels, const Request& request) {
   return {{"y", encoded(y)}, {"fault", encoded(fault)}};
 }
 
-struct Quantized {
-  std::vector<int8_t> q;
-  std::vector<float> d;
-  std::vector<int32_t> sums;
-  std::vector<uint8_t> fault;
-  QuantizedActivations view() { return {q.data(), d.data(), sums.data()}; }
-};
+using test::PackedWeight;
+using test::Quantized;
 
 Quantized quantize(const CpuKernels& kernels, ActivationForm form, const std::vector<float>& x,
                    int64_t rows, int64_t n) {
-  const int64_t block = form == ActivationForm::q32 ? 32 : 256;
-  if (n % block != 0) refuse("a row must be whole blocks");
-  Quantized out{
-      std::vector<int8_t>(x.size()), std::vector<float>(x.size() / static_cast<size_t>(block)),
-      std::vector<int32_t>(x.size() / 32), std::vector<uint8_t>(static_cast<size_t>(rows))};
+  Quantized out(form, rows, n);
+  if (n % out.block != 0) refuse("a row must be whole blocks");
   const QuantizeActivationsArgs args{x.data(), rows, n, form, out.view(), {out.fault.data()}};
   kernels.quantize_activations(args, {0, args.items()});
   return out;
@@ -215,9 +208,15 @@ json quantize_activations(const CpuKernels& kernels, const Request& request) {
   const auto x = request.rows<float>("x", n, &rows);
   const Quantized out =
       quantize(kernels, block == 32 ? ActivationForm::q32 : ActivationForm::q256, x, rows, n);
+  std::vector<float> d;  // row by row
+  std::vector<int32_t> sums;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t b = 0; b < n / out.block; ++b) d.push_back(out.d_of(r, b));
+    for (int64_t b = 0; b < n / 32; ++b) sums.push_back(out.sum_of(r, b));
+  }
   return {{"q", encoded(out.q)},
-          {"d", encoded(out.d)},
-          {"sums", encoded(out.sums)},
+          {"d", encoded(d)},
+          {"sums", encoded(sums)},
           {"fault", encoded(out.fault)}};
 }
 
@@ -237,10 +236,13 @@ json matmul(const CpuKernels& kernels, const Request& request) {
   std::vector<uint8_t> fault(static_cast<size_t>(rows));
   const ActivationForm form = activation_form(type);
   if (form == ActivationForm::f32) {
-    kernels.matmul_float({&weight, bias_data, x.data(), rows, y.data()}, {0, n_out});
+    const MatmulFloatArgs args{&weight, bias_data, x.data(), rows, y.data()};
+    kernels.matmul_float(args, {0, args.items()});
   } else {
     Quantized q = quantize(kernels, form, x, rows, n_in);
-    kernels.matmul_quantized({&weight, bias_data, q.view(), rows, y.data()}, {0, n_out});
+    const PackedWeight packed(kernels, weight);
+    const MatmulQuantizedArgs args{&weight, packed.data(), bias_data, q.view(), rows, y.data()};
+    kernels.matmul_quantized(args, {0, args.items()});
     fault = q.fault;
   }
   return {{"y", encoded(y)}, {"fault", encoded(fault)}};

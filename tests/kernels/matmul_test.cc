@@ -5,28 +5,14 @@
 #include "harness.h"
 #include "plain_law.h"
 #include "quant/dequantize.h"
+#include "quantized.h"
 
 namespace lockstep::kernels::test {
 namespace {
 
-struct Quantized {
-  std::vector<int8_t> q;
-  std::vector<float> d;
-  std::vector<int32_t> sums;
-  std::vector<uint8_t> fault;
-  QuantizedActivations view() { return {q.data(), d.data(), sums.data()}; }
-};
-
-int64_t block_of(ActivationForm form) {
-  return form == ActivationForm::q32 ? 32 : 256;
-}
-
 Quantized quantize(const CpuKernels& kernels, Random& random, ActivationForm form,
                    const std::vector<float>& x, int64_t rows, int64_t n) {
-  const auto size = static_cast<size_t>(rows * n);
-  Quantized out{std::vector<int8_t>(size),
-                std::vector<float>(size / static_cast<size_t>(block_of(form))),
-                std::vector<int32_t>(size / 32), std::vector<uint8_t>(static_cast<size_t>(rows))};
+  Quantized out(form, rows, n);
   const QuantizeActivationsArgs args{x.data(), rows, n, form, out.view(), {out.fault.data()}};
   in_pieces(random, args.items(), [&](Range range) { kernels.quantize_activations(args, range); });
   return out;
@@ -42,7 +28,8 @@ std::vector<float> product(const CpuKernels& kernels, Random& random, const Weig
     in_pieces(random, args.items(), [&](Range range) { kernels.matmul_float(args, range); });
   } else {
     Quantized q = quantize(kernels, random, form, x, rows, w.n_in);
-    const MatmulQuantizedArgs args{&w, bias, q.view(), rows, out.data()};
+    const PackedWeight packed(kernels, w);
+    const MatmulQuantizedArgs args{&w, packed.data(), bias, q.view(), rows, out.data()};
     in_pieces(random, args.items(), [&](Range range) { kernels.matmul_quantized(args, range); });
   }
   return out;
@@ -80,8 +67,8 @@ TEST(QuantizeActivations, IsTheLaw) {
   for (int trial = 0; trial < 400; ++trial) {
     const Kind kind = kAllKinds[trial % 6];
     for (const ActivationForm form : {ActivationForm::q32, ActivationForm::q256}) {
-      const int64_t block = block_of(form), n = block * random.between(1, 9),
-                    rows = random.between(1, 5);
+      const int64_t block = form == ActivationForm::q32 ? 32 : 256;
+      const int64_t n = block * random.between(1, 9), rows = random.between(1, 5);
       const auto x = random_floats(random, rows * n, kind);
       for (const CpuKernels* kernels : usable_kernels()) {
         const Quantized got = quantize(*kernels, random, form, x, rows, n);
@@ -89,13 +76,21 @@ TEST(QuantizeActivations, IsTheLaw) {
         for (int64_t b = 0; b < rows * n / block; ++b) {
           std::vector<int> q(static_cast<size_t>(block)), other(q.size());
           const float d = plain_quantize(x.data() + b * block, block, q.data());
-          ASSERT_TRUE(same_bits(&got.d[static_cast<size_t>(b)], &d, 1));
+          const int64_t row = b / (n / block), row_block = b % (n / block);
+          const float got_d = got.d_of(row, row_block);
+          ASSERT_TRUE(same_bits(&got_d, &d, 1));
           for (int64_t i = 0; i < block; ++i)
             ASSERT_EQ(got.q[static_cast<size_t>(b * block + i)], q[static_cast<size_t>(i)]);
-          for (int64_t j = 0; j < block / 32; ++j) {
+          for (int64_t j = 0; j < block / 16; ++j) {
             int sum = 0;
-            for (int64_t i = 0; i < 32; ++i) sum += q[static_cast<size_t>(32 * j + i)];
-            ASSERT_EQ(got.sums[static_cast<size_t>(b * block / 32 + j)], sum);
+            for (int64_t i = 0; i < 16; ++i) sum += q[static_cast<size_t>(16 * j + i)];
+            const int64_t pair = (row_block * block / 32 + j / 2) * rows + row;
+            ASSERT_EQ(got.sums[static_cast<size_t>(2 * pair + j % 2)], -sum);
+          }
+          if (form == ActivationForm::q32) {
+            const float scaled = d * static_cast<float>(got.sum_of(row, row_block));
+            ASSERT_TRUE(
+                same_bits(&got.d_sums[static_cast<size_t>(row_block * rows + row)], &scaled, 1));
           }
           tally.count(block);
           plain_quantize(x.data() + b * block, block, other.data(), {false, true});
@@ -152,7 +147,7 @@ TEST(QuantizeActivations, FaultsStayInTheirRow) {
           if (r == row) continue;
           EXPECT_TRUE(same_bits(got.q.data() + r * n, clean.q.data() + r * n, n));
         }
-        EXPECT_EQ(got.d[static_cast<size_t>((row * n + at) / block_of(form))], 0.0f);
+        EXPECT_EQ(got.d_of(row, at / got.block), 0.0f);
       }
     }
   }
@@ -177,7 +172,8 @@ TEST(Matmul, IsTheLawForEveryType) {
     wrong_float.push_back({Control(name + " without fma"), {16, false}});
     for (int trial = 0; trial < 300; ++trial) {
       const int64_t k = legal_k(type, random.between(1, trial % 3 == 0 ? 100 : 24), random);
-      const int64_t n_out = random.between(1, 7), rows = random.between(1, 5);
+      const int64_t n_out = trial % 10 == 0 ? random.between(8, 35) : random.between(1, 7);
+      const int64_t rows = random.between(1, 9);
       const OwnedWeight w = random_weight(random, type, k, n_out);
       const auto x = random_floats(random, rows * k, kAllKinds[trial % 6]);
       const auto bias = random_floats(random, n_out, Kind::plain);
@@ -240,7 +236,8 @@ TEST(Matmul, EveryWidthGivesTheRowsOfWidthOne) {
     const std::string name(gguf::type_info(type).name);
     Tally tally("matmul " + name + " widths");
     for (const int64_t blocks : {1, 7, 8, 9, 20, 72}) {
-      const int64_t k = legal_k(type, blocks, random), n_out = random.between(1, 3);
+      const int64_t k = legal_k(type, blocks, random);
+      const int64_t n_out = blocks <= 9 ? random.between(14, 40) : random.between(1, 3);
       const OwnedWeight w = random_weight(random, type, k, n_out);
       const int64_t most = matrix_widths().back();
       std::vector<float> x;

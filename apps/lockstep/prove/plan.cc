@@ -244,7 +244,7 @@ class Planner {
     for (const int threads : in_.quick ? std::vector<int>{1, 3} : std::vector<int>{1, 2, 3, 4}) {
       add(fmt::format("threads {}", threads), {}, [this, threads](Prover& prover, Line& line) {
         How h = how(in_.quick ? 8 : tokens());
-        h.backend = kernels::make_cpu_backend(prover.backend()->info().isa, threads);
+        h.backend = prover.backend()->sibling(prover.backend()->info().isa, threads);
         run_fresh(prover, line, repetitive("T=0", greedy_), h);
       });
     }
@@ -255,7 +255,7 @@ class Planner {
       if (isa == prover_.backend()->info().isa) continue;
       std::shared_ptr<kernels::Backend> backend;
       try {
-        backend = kernels::make_cpu_backend(isa, prover_.backend()->info().threads);
+        backend = prover_.backend()->sibling(isa, prover_.backend()->info().threads);
       } catch (const Error&) {
         continue;  // this CPU lacks it
       }
@@ -419,7 +419,7 @@ class Planner {
     add("all at once", Needs().accept().reject(), [this](Prover& prover, Line& line) {
       const Case of = make_case("code", in_.code, "T=0.8 penalties", penalised_);
       How h = how(tokens());
-      h.backend = kernels::make_cpu_backend(prover.backend()->info().isa, 3);
+      h.backend = prover.backend()->sibling(prover.backend()->info().isa, 3);
       h.chunk = 5;
       h.source = replay(of, 0.8);
       h.depth = 9;

@@ -7,9 +7,17 @@
 
 namespace lockstep::kernels {
 
+LoadReport CpuBackend::prepare(const Graph& graph) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto packed = store_->of(graph, kernels_.packing, team_);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  return {took.count(), packed->bytes, packed->memory.huge_bytes()};
+}
+
 void CpuBackend::run(const Graph& graph, Pass& pass) {
   graph_ = &graph;
   pass_ = &pass;
+  packed_ = store_->of(graph, kernels_.packing, team_);
   pass.faults.clear();
   if (pass.plant) pass.plant->done = false;
   {
@@ -176,7 +184,7 @@ void CpuBackend::apply_plant(int op_index) {
 }
 
 std::unique_ptr<Backend> make_cpu_backend(const std::string& isa, int threads) {
-  return std::make_unique<CpuBackend>(isa, threads);
+  return std::make_unique<CpuBackend>(isa, threads, std::make_shared<PackedStore>());
 }
 
 }  // namespace lockstep::kernels

@@ -15,6 +15,7 @@
 #include "kernels/cpu/barrier.h"
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/packed_store.h"
 #include "kernels/cpu/pass_plan.h"
 #include "kernels/rope_table.h"
 
@@ -22,14 +23,17 @@ namespace lockstep::kernels {
 
 // Activations in one quantised form.
 struct QuantizedBuffers {
-  Buffer q, d, sums;
+  Buffer q, d, sums, d_sums;
 
   void reserve(int64_t rows, int64_t n, int64_t block) {
     q.reserve(rows * n);
     d.reserve(rows * (n / block) * 4);
     sums.reserve(rows * (n / 32) * 4);
+    d_sums.reserve(rows * (n / block) * 4);
   }
-  QuantizedActivations view() const { return {q.as<int8_t>(), d.as<float>(), sums.as<int32_t>()}; }
+  QuantizedActivations view() const {
+    return {q.as<int8_t>(), d.as<float>(), sums.as<int16_t>(), d_sums.as<float>()};
+  }
 };
 
 struct RopeTable {
@@ -39,10 +43,14 @@ struct RopeTable {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const std::string& isa, int threads)
-      : kernels_(select_cpu_kernels(isa)), team_(threads) {}
+  CpuBackend(const std::string& isa, int threads, std::shared_ptr<PackedStore> store)
+      : kernels_(select_cpu_kernels(isa)), team_(threads), store_(std::move(store)) {}
 
   BackendInfo info() const override { return {"cpu", kernels_.isa, team_.size()}; }
+  LoadReport prepare(const Graph& graph) override;
+  std::unique_ptr<Backend> sibling(const std::string& isa, int threads) const override {
+    return std::make_unique<CpuBackend>(isa, threads, store_);
+  }
   void set_observer(OpObserver* observer) override { observer_ = observer; }
   void run(const Graph& graph, Pass& pass) override;
 
@@ -98,6 +106,7 @@ class CpuBackend final : public Backend {
 
   const CpuKernels& kernels_;
   ThreadTeam team_;
+  const std::shared_ptr<PackedStore> store_;
   OpObserver* observer_ = nullptr;
 
   // Kept from pass to pass.
@@ -110,6 +119,7 @@ class CpuBackend final : public Backend {
   // Of the pass that runs.
   const Graph* graph_ = nullptr;
   Pass* pass_ = nullptr;
+  std::shared_ptr<const PackedGraph> packed_;
   PassPlan plan_;
   std::vector<float*> slots_;
   std::vector<int> first_fault_;                       // [rows], op index or -1

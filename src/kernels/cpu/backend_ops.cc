@@ -14,15 +14,15 @@ void CpuBackend::execute(const op::RmsNorm& a, const Step& step) {
                            a.eps, step.faults});
 }
 
-// Each activation form that some weight needs is made once; then the columns of all outputs are one
+// Each activation form that some weight needs is made once; then the tiles of all outputs are one
 // row of items.
 void CpuBackend::execute(const op::Linear& a, const Step& step) {
   const float* x = slot(a.in);
   bool needed[3] = {};
-  int64_t columns = 0;
+  int64_t tiles = 0;  // of 16 columns
   for (const op::LinearOut& out : a.outs) {
     needed[static_cast<int>(activation_form(out.weight->type))] = true;
-    columns += out.weight->n_out;
+    tiles += (out.weight->n_out + 15) / 16;
   }
   const auto quantizer = [&](ActivationForm form, const QuantizedBuffers& buffers) {
     return QuantizeActivationsArgs{x, step.rows, width(a.in), form, buffers.view(), step.faults};
@@ -38,20 +38,23 @@ void CpuBackend::execute(const op::Linear& a, const Step& step) {
     step.barrier.arrive_and_wait();
   }
   if (step.rows == 0) return;
-  share_evenly(step.index, columns, [&](Range range) {
+  const auto& packed = packed_->outs[static_cast<size_t>(step.index)];
+  share_evenly(step.index, tiles, [&](Range range) {
     int64_t offset = 0;
-    for (const op::LinearOut& out : a.outs) {
+    for (size_t i = 0; i < a.outs.size(); ++i) {
+      const op::LinearOut& out = a.outs[i];
       const Weight& w = *out.weight;
+      const int64_t own_tiles = (w.n_out + 15) / 16;
       const Range own{std::max<int64_t>(0, range.begin - offset),
-                      std::min(w.n_out, range.end - offset)};
-      offset += w.n_out;
+                      std::min(own_tiles, range.end - offset)};
+      offset += own_tiles;
       if (own.empty()) continue;
       const ActivationForm form = activation_form(w.type);
       if (form == ActivationForm::f32) {
         kernels_.matmul_float({&w, out.bias, x, step.rows, slot(out.out)}, own);
       } else {
         const QuantizedBuffers& buffers = form == ActivationForm::q32 ? q32_ : q256_;
-        kernels_.matmul_quantized({&w, out.bias, buffers.view(), step.rows, slot(out.out)}, own);
+        kernels_.matmul_quantized({&w, packed[i], out.bias, buffers.view(), step.rows, slot(out.out)}, own);
       }
     }
   });

@@ -12,14 +12,17 @@ extern const CpuKernels kTable;
 namespace scalar_v3 {
 extern const CpuKernels kTable;
 }
+namespace avx512 {
+extern const CpuKernels kTable;
+}
 
 std::span<const CpuKernels* const> all_cpu_kernels() {
-  static constexpr const CpuKernels* kAll[] = {&scalar::kTable, &scalar_v3::kTable};
+  static constexpr const CpuKernels* kAll[] = {&scalar::kTable, &scalar_v3::kTable, &avx512::kTable};
   return kAll;
 }
 
 bool cpu_can_run(const CpuKernels& kernels, std::string* missing) {
-  if (&kernels != &scalar_v3::kTable) return true;
+  if (&kernels == &scalar::kTable) return true;
   std::string lacking;
   const auto need = [&](bool has, const char* feature) {
     if (!has) lacking += lacking.empty() ? feature : std::string(", ") + feature;
@@ -32,6 +35,14 @@ bool cpu_can_run(const CpuKernels& kernels, std::string* missing) {
   need(__builtin_cpu_supports("f16c"), "f16c");
   need(__builtin_cpu_supports("lzcnt"), "lzcnt");
   need(__builtin_cpu_supports("movbe"), "movbe");
+  if (&kernels == &avx512::kTable) {
+    need(__builtin_cpu_supports("avx512f"), "avx512f");
+    need(__builtin_cpu_supports("avx512bw"), "avx512bw");
+    need(__builtin_cpu_supports("avx512cd"), "avx512cd");
+    need(__builtin_cpu_supports("avx512dq"), "avx512dq");
+    need(__builtin_cpu_supports("avx512vl"), "avx512vl");
+    need(__builtin_cpu_supports("avx512vnni"), "avx512vnni");
+  }
   if (missing) *missing = lacking;
   return lacking.empty();
 }

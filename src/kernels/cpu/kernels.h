@@ -22,6 +22,15 @@
 
 namespace lockstep::kernels {
 
+// A form of quantised matrices other than the file's, made once at load.
+struct Packing {
+  // Bytes of the packed matrix; 0: this type is read as the file has it.
+  int64_t (*bytes)(const Weight&);
+  // Packs tiles [tiles.begin, tiles.end) of 16 columns into `packed`, the 64-byte aligned start of
+  // the whole matrix. Different tiles may be packed at once.
+  void (*pack)(const Weight&, Range tiles, std::byte* packed);
+};
+
 // Each runs items [items.begin, items.end) of its op. Any partition of [0, args.items()) among
 // workers, in any order, gives the same bits.
 struct CpuKernels {
@@ -29,6 +38,7 @@ struct CpuKernels {
   void (*embed)(const EmbedArgs&, Range items);
   void (*rms_norm)(const RmsNormArgs&, Range items);
   void (*quantize_activations)(const QuantizeActivationsArgs&, Range items);
+  const Packing* packing;  // how matmul_quantized wants a matrix; null: as the file has it
   void (*matmul_quantized)(const MatmulQuantizedArgs&, Range items);
   void (*matmul_float)(const MatmulFloatArgs&, Range items);
   void (*rope)(const RopeArgs&, Range items);
@@ -42,7 +52,7 @@ struct CpuKernels {
   void (*check_logits)(const CheckLogitsArgs&, Range items);
 };
 
-// All tables of this build, slowest first: "scalar", "scalar-v3".
+// All tables of this build, slowest first: "scalar", "scalar-v3", "avx2", "avx512".
 std::span<const CpuKernels* const> all_cpu_kernels();
 
 // Whether this machine has what the table's code needs; if not, missing names the features.

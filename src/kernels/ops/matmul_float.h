@@ -3,7 +3,7 @@
 // Formula    out[r][n] = Σ_k w[n][k]·x[r][k]  (+ bias[n], one addition, where there is one);
 //            weights converted to binary32 exactly.
 // Shapes     weight n_out rows of n_in (any n_in); x [rows][n_in]; out [rows][n_out].
-// Item       one output column n, for all rows of the pass.
+// Item       16 consecutive output columns (the last may be fewer), for all rows of the pass.
 // Order      16 lanes from +0, element i to lane i mod 16, ascending, lane = fma(w, x, lane);
 //            then tree(16): for h = 8, 4, 2, 1: lane[i] += lane[i+h], i < h; then the bias.
 // Aliasing   none.
@@ -22,7 +22,7 @@ struct MatmulFloatArgs {
   int64_t rows = 0;
   float* out = nullptr;
 
-  int64_t items() const { return weight->n_out; }
+  int64_t items() const { return (weight->n_out + 15) / 16; }
 };
 
 }  // namespace lockstep::kernels

@@ -3,10 +3,10 @@
 // Formula    out[r][n] = Σ_k w[n][k]·x[r][k]  (+ bias[n], one addition, where there is one)
 // Shapes     weight n_out rows of n_in; x quantised in activation_form(weight.type), n = n_in;
 //            out [rows][n_out].
-// Item       one output column n, for all rows of the pass.
+// Item       16 consecutive output columns (the last may be fewer), for all rows of the pass.
 // Order      A segment is 256 consecutive elements of K, the last may be shorter. In a segment
 //            q32 types: acc from +0, blocks of 32 ascending, acc = fma(float(isum), d_w·d_x, acc);
-//              Q4_1, Q5_1 then acc = fma(m_w, d_x·float(sum_x), acc).
+//              Q4_1, Q5_1 then acc = fma(m_w, d_x·float(Σ q), acc).
 //            q256 types: t = Σ scale_j·isum_j, u = Σ min_j·sum_j in int32;
 //              acc = float(t)·(d_w·d_x); Q4_K, Q5_K then acc = fma(-float(u), dmin_w·d_x, acc).
 //            Segment s is added to lane s mod 8 (from +0), ascending; then
@@ -25,12 +25,14 @@ namespace lockstep::kernels {
 
 struct MatmulQuantizedArgs {
   const Weight* weight = nullptr;
+  const std::byte* packed = nullptr;  // the matrix in the table's packing; null where it has none,
+                                      // and weight->data is read
   const float* bias = nullptr;
   QuantizedActivations x;
   int64_t rows = 0;
   float* out = nullptr;
 
-  int64_t items() const { return weight->n_out; }
+  int64_t items() const { return (weight->n_out + 15) / 16; }
 };
 
 }  // namespace lockstep::kernels

@@ -4,13 +4,15 @@
 // Formula    per block of 32 or 256 elements: a = max|x|;
 //            a < 2^-100:  d = 0, q = 0
 //            otherwise:   d = a ÷ 127, r = 127 ÷ a, q = roundeven(x·r) as int8
-//            and sums = Σ q over every 32 elements, in either form.
-// Shapes     x [rows][n]; q [rows][n]; d [rows][n ÷ block]; sums [rows][n ÷ 32]; n % block == 0.
+//            sums = -Σ q over every 16 elements (what an offset or a minimum of the weights is
+//            multiplied with); in form q32 also d_sums = d·float(Σ q) over every block.
+// Shapes     x [rows][n]; q [rows][n]; d, d_sums [n ÷ block][rows]; sums [n ÷ 32][rows][2]:
+//            what one step of a product reads for all rows lies together. n % block == 0.
 // Item       256 consecutive elements of one row (the last of a row may be shorter):
 //            item = row·ceil(n ÷ 256) + index.
 // Order      none to fix: max and integer sums are exact.
 // Aliasing   none.
-// Bytes      rows·n·(4 + 1 + 4/32 + 4/block).
+// Bytes      rows·n·(4 + 1 + 4/32 + 4/block), in form q32 4/block more.
 // Faults     an element of the block with all exponent bits set; the block is then d = 0, q = 0.
 #pragma once
 
@@ -26,7 +28,8 @@ ActivationForm activation_form(TensorType weight_type);
 struct QuantizedActivations {
   int8_t* q = nullptr;
   float* d = nullptr;
-  int32_t* sums = nullptr;
+  int16_t* sums = nullptr;
+  float* d_sums = nullptr;  // form q32
 };
 
 struct QuantizeActivationsArgs {

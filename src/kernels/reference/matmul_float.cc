@@ -26,7 +26,7 @@ struct BF16 {
 template <typename Format>
 void product(const MatmulFloatArgs& args, Range items) {
   const Weight& w = *args.weight;
-  for (int64_t n = items.begin; n < items.end; ++n) {
+  for (int64_t n = 16 * items.begin; n < smaller(16 * items.end, w.n_out); ++n) {
     const std::byte* weight_row = w.data + n * w.row_bytes;
     for (int64_t first = 0; first < args.rows; first += kRowsTogether) {
       const int64_t rows = smaller(kRowsTogether, args.rows - first);

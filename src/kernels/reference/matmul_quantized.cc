@@ -23,7 +23,7 @@ template <typename Format>
 void product_q32(const MatmulQuantizedArgs& args, Range items) {
   const Weight& w = *args.weight;
   const int64_t blocks = w.n_in / 32;
-  for (int64_t n = items.begin; n < items.end; ++n) {
+  for (int64_t n = 16 * items.begin; n < smaller(16 * items.end, w.n_out); ++n) {
     const std::byte* weight_row = w.data + n * w.row_bytes;
     for (int64_t first = 0; first < args.rows; first += kRowsTogether) {
       const int64_t rows = smaller(kRowsTogether, args.rows - first);
@@ -38,17 +38,16 @@ void product_q32(const MatmulQuantizedArgs& args, Range items) {
         for (int64_t r = 0; r < rows; ++r) {
           const int64_t row = first + r;
           const int8_t* q = args.x.q + row * w.n_in + b0 * 32;
-          const float* dx = args.x.d + row * blocks + b0;
-          const int32_t* sums = args.x.sums + row * blocks + b0;
           float acc = 0.0f;
           for (int64_t b = 0; b < count; ++b) {
             int32_t isum = 0;
             for (int i = 0; i < 32; ++i) {
               isum += code[32 * b + i] * static_cast<int16_t>(q[32 * b + i]);
             }
-            acc = math::fma_rn(static_cast<float>(isum), d[b] * dx[b], acc);
+            const int64_t at = (b0 + b) * args.rows + row;
+            acc = math::fma_rn(static_cast<float>(isum), d[b] * args.x.d[at], acc);
             if constexpr (Format::kHasMin) {
-              acc = math::fma_rn(m[b], dx[b] * static_cast<float>(sums[b]), acc);
+              acc = math::fma_rn(m[b], args.x.d_sums[at], acc);
             }
           }
           float& lane = lanes[r][b0 / 8 % 8];
@@ -64,7 +63,7 @@ template <typename Format>
 void product_q256(const MatmulQuantizedArgs& args, Range items) {
   const Weight& w = *args.weight;
   const int64_t segments = w.n_in / 256;
-  for (int64_t n = items.begin; n < items.end; ++n) {
+  for (int64_t n = 16 * items.begin; n < smaller(16 * items.end, w.n_out); ++n) {
     const std::byte* weight_row = w.data + n * w.row_bytes;
     for (int64_t first = 0; first < args.rows; first += kRowsTogether) {
       const int64_t rows = smaller(kRowsTogether, args.rows - first);
@@ -77,14 +76,16 @@ void product_q256(const MatmulQuantizedArgs& args, Range items) {
         for (int64_t r = 0; r < rows; ++r) {
           const int64_t row = first + r;
           const int8_t* q = args.x.q + row * w.n_in + s * 256;
-          const float dx = args.x.d[row * segments + s];
+          const float dx = args.x.d[s * args.rows + row];
           int32_t t = 0;
           for (int i = 0; i < 256; ++i) t += scaled[i] * static_cast<int16_t>(q[i]);
           float acc = static_cast<float>(t) * (d * dx);
           if constexpr (Format::kHasMin) {
-            const int32_t* sums = args.x.sums + (row * segments + s) * 8;
             int32_t u = 0;
-            for (int j = 0; j < 8; ++j) u += min[j] * sums[j];
+            for (int64_t j = 0; j < 8; ++j) {
+              const int16_t* sums = args.x.sums + 2 * ((8 * s + j) * args.rows + row);
+              u -= min[j] * (sums[0] + sums[1]);
+            }
             acc = math::fma_rn(-static_cast<float>(u), dmin * dx, acc);
           }
           float& lane = lanes[r][s % 8];

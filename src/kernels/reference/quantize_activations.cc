@@ -12,15 +12,21 @@ void quantize_activations(const QuantizeActivationsArgs& args, Range items) {
     const Chunk chunk = chunk_of(item, args.n);
     for (int64_t begin = chunk.begin; begin < chunk.end; begin += block) {
       const int64_t at = chunk.row * args.n + begin;
+      const int64_t block_at = begin / block * args.rows + chunk.row;
       int8_t* q = args.out.q + at;
       const float a = max_magnitude(args.x + at, block);
       if (is_non_finite(a)) set_fault(args.faults, chunk.row);
-      args.out.d[at / block] = quantize_int8(args.x + at, block, a, q);
-      for (int64_t j = 0; j < block; j += 32) {
-        int32_t sum = 0;
-        for (int i = 0; i < 32; ++i) sum += q[j + i];
-        args.out.sums[(at + j) / 32] = sum;
+      const float d = quantize_int8(args.x + at, block, a, q);
+      args.out.d[block_at] = d;
+      int32_t sum = 0;
+      for (int64_t j = 0; j < block; j += 16) {
+        int32_t sixteen = 0;
+        for (int i = 0; i < 16; ++i) sixteen += q[j + i];
+        const int64_t pair = (begin + j) / 32 * args.rows + chunk.row;
+        args.out.sums[2 * pair + j / 16 % 2] = static_cast<int16_t>(-sixteen);
+        sum += sixteen;
       }
+      if (args.form == ActivationForm::q32) args.out.d_sums[block_at] = d * static_cast<float>(sum);
     }
   }
 }

@@ -1,3 +1,4 @@
+#include "kernels/cpu/tiles/pack.h"
 #include "kernels/reference/reference.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
@@ -7,6 +8,7 @@ const CpuKernels kTable = {
     .embed = embed,
     .rms_norm = rms_norm,
     .quantize_activations = quantize_activations,
+    .packing = LOCKSTEP_PACKING,
     .matmul_quantized = matmul_quantized,
     .matmul_float = matmul_float,
     .rope = rope,

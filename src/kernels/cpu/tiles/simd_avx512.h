@@ -1,0 +1,100 @@
+// Sixteen lanes in one register: AVX-512 (F, BW, DQ, VL) with VNNI.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/reference/isa.h"
+
+namespace lockstep::kernels::LOCKSTEP_ISA_NS {
+namespace {
+
+// What the products ask of an instruction set. Every function is exact or rounds as the law says.
+struct Simd {
+  using Int = __m512i;    // 16 × int32
+  using Float = __m512;   // 16 × binary32
+  using Codes = __m512i;  // 64 × uint8, [column][4]
+  static constexpr int kRows = 8;  // of a pass, kept in registers together
+
+  static Float zero() { return _mm512_setzero_ps(); }
+  static Int zero_int() { return _mm512_setzero_si512(); }
+  static Float broadcast(const float* x) { return _mm512_set1_ps(*x); }
+  static Float load(const float* x) { return _mm512_loadu_ps(x); }
+  static void store(float* x, Float v) { _mm512_storeu_ps(x, v); }
+  static Float load_f16(const std::byte* x) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  }
+  static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+  static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+  static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+  static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
+
+  static Codes load_codes(const std::byte* x) { return _mm512_loadu_si512(x); }
+  static Codes low_nibbles(Codes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+  static Codes high_nibbles(Codes x) {
+    return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+  }
+  // Adds 16 to the codes whose bit of the 64 at `bits` is set.
+  static Codes add_fifth_bits(Codes x, const std::byte* bits) {
+    return _mm512_mask_add_epi8(x, lockstep::kernels::LOCKSTEP_ISA_NS::load<uint64_t>(bits), x,
+                                _mm512_set1_epi8(16));
+  }
+  // Bits 2k, 2k + 1 of `upper` on top of four bits of `low`.
+  template <int k>
+  static Codes add_two_bits(Codes low, Codes upper) {
+    const Codes moved = k == 0   ? _mm512_slli_epi16(upper, 4)
+                        : k == 1 ? _mm512_slli_epi16(upper, 2)
+                        : k == 2 ? upper
+                                 : _mm512_srli_epi16(upper, 2);
+    return _mm512_ternarylogic_epi32(low, moved, _mm512_set1_epi8(0x30), 0xF8);  // low | moved & 48
+  }
+
+  // acc + Σ w·q over four elements a lane; q is the same for all columns.
+  static Int dot(Int acc, Codes w, const int8_t* q) {
+    return _mm512_dpbusd_epi32(
+        acc, w, _mm512_set1_epi32(lockstep::kernels::LOCKSTEP_ISA_NS::load<int32_t>(q)));
+  }
+  // The same for signed codes stored as code + 128; their sum starts at start_signed.
+  static Int dot_signed(Int acc, Codes w, const int8_t* q) { return dot(acc, w, q); }
+  static Int start_signed(const int16_t* minus_sums) { return dot_sums<128>(minus_sums); }
+  // factor·(minus_sums[0] + minus_sums[1])
+  template <int factor>
+  static Int dot_sums(const int16_t* minus_sums) {
+    return dot_pairs(zero_int(), _mm512_set1_epi16(factor), minus_sums);
+  }
+  // acc + a[2i]·pair[0] + a[2i + 1]·pair[1], a and pair int16
+  static Int dot_pairs(Int acc, Int a, const int16_t* pair) {
+    return _mm512_dpwssd_epi32(
+        acc, a, _mm512_set1_epi32(lockstep::kernels::LOCKSTEP_ISA_NS::load<int32_t>(pair)));
+  }
+
+  static Int mul_add(Int a, Int b, Int c) { return _mm512_add_epi32(_mm512_mullo_epi32(a, b), c); }
+  static Int add_int(Int a, Int b) { return _mm512_add_epi32(a, b); }
+  template <int n>
+  static Int shift_left(Int a) {
+    return _mm512_slli_epi32(a, n);
+  }
+  template <int n>
+  static Int shift_right(Int a) {
+    return _mm512_srai_epi32(a, n);
+  }
+  static Int masked(Int a, int32_t bits) { return _mm512_and_si512(a, _mm512_set1_epi32(bits)); }
+  static Int either(Int a, Int b) { return _mm512_or_si512(a, b); }
+  // 16 bytes to 16 × int32
+  static Int widen_bytes(const std::byte* x) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+  }
+  // 32 signed bytes to 32 × int16
+  static Int widen_signed_pairs(const std::byte* x) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  }
+
+  static void store_columns(float* out, Float v, int64_t columns) {
+    _mm512_mask_storeu_ps(out, static_cast<__mmask16>((1u << columns) - 1u), v);
+  }
+  static Float load_columns(const float* x, int64_t columns) {
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << columns) - 1u), x);
+  }
+};
+
+}  // namespace
+}  // namespace lockstep::kernels::LOCKSTEP_ISA_NS
