@@ -12,12 +12,16 @@ extern const CpuKernels kTable;
 namespace scalar_v3 {
 extern const CpuKernels kTable;
 }
+namespace avx2 {
+extern const CpuKernels kTable;
+}
 namespace avx512 {
 extern const CpuKernels kTable;
 }
 
 std::span<const CpuKernels* const> all_cpu_kernels() {
-  static constexpr const CpuKernels* kAll[] = {&scalar::kTable, &scalar_v3::kTable, &avx512::kTable};
+  static constexpr const CpuKernels* kAll[] = {&scalar::kTable, &scalar_v3::kTable, &avx2::kTable,
+                                               &avx512::kTable};
   return kAll;
 }
 

@@ -18,8 +18,6 @@ struct Simd {
   static Float zero() { return _mm512_setzero_ps(); }
   static Int zero_int() { return _mm512_setzero_si512(); }
   static Float broadcast(const float* x) { return _mm512_set1_ps(*x); }
-  static Float load(const float* x) { return _mm512_loadu_ps(x); }
-  static void store(float* x, Float v) { _mm512_storeu_ps(x, v); }
   static Float load_f16(const std::byte* x) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
   }
@@ -35,7 +33,7 @@ struct Simd {
   }
   // Adds 16 to the codes whose bit of the 64 at `bits` is set.
   static Codes add_fifth_bits(Codes x, const std::byte* bits) {
-    return _mm512_mask_add_epi8(x, lockstep::kernels::LOCKSTEP_ISA_NS::load<uint64_t>(bits), x,
+    return _mm512_mask_add_epi8(x, load<uint64_t>(bits), x,
                                 _mm512_set1_epi8(16));
   }
   // Bits 2k, 2k + 1 of `upper` on top of four bits of `low`.
@@ -51,7 +49,7 @@ struct Simd {
   // acc + Σ w·q over four elements a lane; q is the same for all columns.
   static Int dot(Int acc, Codes w, const int8_t* q) {
     return _mm512_dpbusd_epi32(
-        acc, w, _mm512_set1_epi32(lockstep::kernels::LOCKSTEP_ISA_NS::load<int32_t>(q)));
+        acc, w, _mm512_set1_epi32(load<int32_t>(q)));
   }
   // The same for signed codes stored as code + 128; their sum starts at start_signed.
   static Int dot_signed(Int acc, Codes w, const int8_t* q) { return dot(acc, w, q); }
@@ -64,7 +62,7 @@ struct Simd {
   // acc + a[2i]·pair[0] + a[2i + 1]·pair[1], a and pair int16
   static Int dot_pairs(Int acc, Int a, const int16_t* pair) {
     return _mm512_dpwssd_epi32(
-        acc, a, _mm512_set1_epi32(lockstep::kernels::LOCKSTEP_ISA_NS::load<int32_t>(pair)));
+        acc, a, _mm512_set1_epi32(load<int32_t>(pair)));
   }
 
   static Int mul_add(Int a, Int b, Int c) { return _mm512_add_epi32(_mm512_mullo_epi32(a, b), c); }

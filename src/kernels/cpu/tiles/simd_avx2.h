@@ -1,0 +1,156 @@
+// Sixteen lanes in two registers: AVX2 with FMA and F16C. The functions are those of
+// simd_avx512.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/reference/isa.h"
+
+namespace lockstep::kernels::LOCKSTEP_ISA_NS {
+namespace {
+
+struct Simd {
+  struct Int {
+    __m256i lo, hi;
+  };
+  struct Float {
+    __m256 lo, hi;
+  };
+  using Codes = Int;  // columns 0-7 in lo, 8-15 in hi
+  static constexpr int kRows = 4;
+
+  static Float zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static Int zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static Float broadcast(const float* x) { return {_mm256_set1_ps(*x), _mm256_set1_ps(*x)}; }
+  static Float load_f16(const std::byte* x) {
+    return {_mm256_cvtph_ps(half(x)), _mm256_cvtph_ps(half(x + 16))};
+  }
+  static Float add(Float a, Float b) {
+    return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+  }
+  static Float mul(Float a, Float b) {
+    return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+  }
+  static Float fma(Float a, Float b, Float c) {
+    return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+  }
+  static Float to_float(Int v) { return {_mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi)}; }
+
+  static Codes load_codes(const std::byte* x) { return {whole(x), whole(x + 32)}; }
+  static Codes low_nibbles(Codes x) { return and_bytes(x, 15); }
+  static Codes high_nibbles(Codes x) {
+    return and_bytes({_mm256_srli_epi16(x.lo, 4), _mm256_srli_epi16(x.hi, 4)}, 15);
+  }
+  static Codes add_fifth_bits(Codes x, const std::byte* bits) {
+    return {_mm256_add_epi8(x.lo, sixteens(load<int32_t>(bits))),
+            _mm256_add_epi8(x.hi, sixteens(load<int32_t>(bits + 4)))};
+  }
+  template <int k>
+  static Codes add_two_bits(Codes low, Codes upper) {
+    const Codes moved =
+        k == 0   ? Codes{_mm256_slli_epi16(upper.lo, 4), _mm256_slli_epi16(upper.hi, 4)}
+        : k == 1 ? Codes{_mm256_slli_epi16(upper.lo, 2), _mm256_slli_epi16(upper.hi, 2)}
+        : k == 2 ? upper
+                 : Codes{_mm256_srli_epi16(upper.lo, 2), _mm256_srli_epi16(upper.hi, 2)};
+    return either(low, and_bytes(moved, 0x30));
+  }
+
+  // Pairs of products in int16: codes up to 63 can't saturate.
+  static Int dot(Int acc, Codes w, const int8_t* q) {
+    const __m256i x = _mm256_set1_epi32(load<int32_t>(q));
+    return {add_pairs(acc.lo, _mm256_maddubs_epi16(w.lo, x)),
+            add_pairs(acc.hi, _mm256_maddubs_epi16(w.hi, x))};
+  }
+  // |w|·(q with w's sign): |w| is at most 128, |q| 127, so that no pair saturates.
+  static Int dot_signed(Int acc, Codes w, const int8_t* q) {
+    const __m256i x = _mm256_set1_epi32(load<int32_t>(q)), flip = _mm256_set1_epi8(-128);
+    const auto one = [&](__m256i sum, __m256i codes) {
+      const __m256i c = _mm256_xor_si256(codes, flip);
+      return add_pairs(sum, _mm256_maddubs_epi16(_mm256_abs_epi8(c), _mm256_sign_epi8(x, c)));
+    };
+    return {one(acc.lo, w.lo), one(acc.hi, w.hi)};
+  }
+  static Int start_signed(const int16_t*) { return zero_int(); }
+  template <int factor>
+  static Int dot_sums(const int16_t* minus_sums) {
+    const __m256i sum = _mm256_madd_epi16(_mm256_set1_epi16(factor),
+                                          _mm256_set1_epi32(load<int32_t>(minus_sums)));
+    return {sum, sum};
+  }
+  static Int dot_pairs(Int acc, Int a, const int16_t* pair) {
+    const __m256i x = _mm256_set1_epi32(load<int32_t>(pair));
+    return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(a.lo, x)),
+            _mm256_add_epi32(acc.hi, _mm256_madd_epi16(a.hi, x))};
+  }
+
+  static Int mul_add(Int a, Int b, Int c) {
+    return {_mm256_add_epi32(_mm256_mullo_epi32(a.lo, b.lo), c.lo),
+            _mm256_add_epi32(_mm256_mullo_epi32(a.hi, b.hi), c.hi)};
+  }
+  static Int add_int(Int a, Int b) {
+    return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
+  }
+  template <int n>
+  static Int shift_left(Int a) {
+    return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)};
+  }
+  template <int n>
+  static Int shift_right(Int a) {
+    return {_mm256_srai_epi32(a.lo, n), _mm256_srai_epi32(a.hi, n)};
+  }
+  static Int masked(Int a, int32_t bits) {
+    const __m256i mask = _mm256_set1_epi32(bits);
+    return {_mm256_and_si256(a.lo, mask), _mm256_and_si256(a.hi, mask)};
+  }
+  static Int either(Int a, Int b) {
+    return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+  }
+  static Int widen_bytes(const std::byte* x) {
+    const __m128i bytes = half(x);
+    return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+  }
+  static Int widen_signed_pairs(const std::byte* x) {
+    return {_mm256_cvtepi8_epi16(half(x)), _mm256_cvtepi8_epi16(half(x + 16))};
+  }
+
+  static void store_columns(float* out, Float v, int64_t columns) {
+    _mm256_maskstore_ps(out, first_lanes(columns), v.lo);
+    if (columns > 8) _mm256_maskstore_ps(out + 8, first_lanes(columns - 8), v.hi);
+  }
+  static Float load_columns(const float* x, int64_t columns) {
+    return {_mm256_maskload_ps(x, first_lanes(columns)),
+            columns > 8 ? _mm256_maskload_ps(x + 8, first_lanes(columns - 8))
+                        : _mm256_setzero_ps()};
+  }
+
+ private:
+  static __m128i half(const std::byte* x) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+  }
+  static __m256i whole(const std::byte* x) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+  }
+  static Codes and_bytes(Codes x, char mask) {
+    return {_mm256_and_si256(x.lo, _mm256_set1_epi8(mask)),
+            _mm256_and_si256(x.hi, _mm256_set1_epi8(mask))};
+  }
+  static __m256i add_pairs(__m256i acc, __m256i products) {
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+  }
+  // Byte i: 16 where bit i is set.
+  static __m256i sixteens(int32_t bits) {
+    const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
+                                               0x0303030303030303);
+    const __m256i bit_of = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
+    const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte_of);
+    const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit_of), bit_of);
+    return _mm256_and_si256(set, _mm256_set1_epi8(16));
+  }
+  static __m256i first_lanes(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int32_t>(n)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+};
+
+}  // namespace
+}  // namespace lockstep::kernels::LOCKSTEP_ISA_NS
