@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -158,21 +157,18 @@ void Binder::refuse_non_finite() const {
       parts.push_back({tensor, row, std::min(tensor->rows(), row + step)});
     }
   }
-  std::atomic<size_t> next{0};
   std::vector<int64_t> bad_row(parts.size(), -1);
   const auto most = static_cast<int>(std::min<size_t>(8, parts.size()));
   ThreadTeam team(
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, std::max(1, most)));
-  team.run([&](int) {
-    for (size_t i = next++; i < parts.size(); i = next++) {
-      const Part& part = parts[i];
-      const int64_t row_bytes =
-          static_cast<int64_t>(part.tensor->data.size()) / part.tensor->rows();
-      for (int64_t row = part.first_row; row < part.end_row && bad_row[i] < 0; ++row) {
-        if (!quant::row_is_finite(part.tensor->type, part.tensor->data.data() + row * row_bytes,
-                                  part.tensor->ne[0])) {
-          bad_row[i] = row;
-        }
+  team.run(static_cast<int32_t>(parts.size()), [&](int chunk) {
+    const auto i = static_cast<size_t>(chunk);
+    const Part& part = parts[i];
+    const int64_t row_bytes = static_cast<int64_t>(part.tensor->data.size()) / part.tensor->rows();
+    for (int64_t row = part.first_row; row < part.end_row && bad_row[i] < 0; ++row) {
+      if (!quant::row_is_finite(part.tensor->type, part.tensor->data.data() + row * row_bytes,
+                                part.tensor->ne[0])) {
+        bad_row[i] = row;
       }
     }
   });

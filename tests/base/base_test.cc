@@ -70,16 +70,38 @@ TEST(Philox, KnownAnswers) {
       (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(ThreadTeam, EveryPartRunsOnceForEverySize) {
+// Every chunk once, no phase before the last one's chunks and its `after`, plain memory visible
+// from phase to phase.
+class Counting final : public TeamWork {
+ public:
+  explicit Counting(std::vector<int32_t> sizes) : chunks(std::move(sizes)) {
+    for (const int32_t n : chunks) touched.emplace_back(static_cast<size_t>(n), 0);
+  }
+  void run(int phase, int chunk, int) override {
+    if (phase != ended) ++disorder;
+    ++touched[static_cast<size_t>(phase)][static_cast<size_t>(chunk)];
+  }
+  void after(int phase) override {
+    if (phase != ended) ++disorder;
+    for (const int count : touched[static_cast<size_t>(phase)]) disorder += count != 1;
+    ++ended;
+  }
+  std::vector<int32_t> chunks;
+  std::vector<std::vector<int>> touched;
+  int ended = 0;
+  std::atomic<int> disorder{0};
+};
+
+TEST(ThreadTeam, PhasesInOrderEveryChunkOnceForEverySize) {
   for (const int size : {1, 2, 3, 4, 7}) {
     ThreadTeam team(size);
+    EXPECT_EQ(team.size(), size);
     for (int repeat = 0; repeat < 200; ++repeat) {
-      std::vector<int> touched(101, 0);
-      team.run([&](int worker) {
-        const Range range = part_of(101, worker, size);
-        for (int64_t i = range.begin; i < range.end; ++i) ++touched[i];
-      });
-      for (const int count : touched) ASSERT_EQ(count, 1);
+      Counting counting({1, 0, 17, 2, 0, 0, 101, 1, 1, 1, 5, 0});
+      team.run(counting.chunks, counting);
+      ASSERT_EQ(counting.ended, 12);
+      ASSERT_EQ(counting.disorder, 0);
+      team.run(std::span<const int32_t>(), counting);
     }
   }
 }
@@ -87,13 +109,16 @@ TEST(ThreadTeam, EveryPartRunsOnceForEverySize) {
 TEST(ThreadTeam, AWorkersErrorReachesTheCallerAndTheTeamGoesOn) {
   ThreadTeam team(3);
   for (int bad = 0; bad < 3; ++bad) {
-    EXPECT_THROW(team.run([&](int worker) {
-      if (worker == bad) throw std::runtime_error("bad");
-    }),
-                 std::runtime_error);
     std::atomic<int> ran{0};
-    team.run([&](int) { ++ran; });
+    EXPECT_THROW(team.run(3,
+                          [&](int chunk) {
+                            ++ran;
+                            if (chunk == bad) throw std::runtime_error("bad");
+                          }),
+                 std::runtime_error);
     EXPECT_EQ(ran, 3);
+    team.run(3, [&](int) { ++ran; });
+    EXPECT_EQ(ran, 6);
   }
 }
 

@@ -1,42 +1,72 @@
 #include "kernels/backend.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "kernels/cpu/backend.h"
 #include "kernels/cpu/float_mode.h"
 
 namespace lockstep::kernels {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Chunks of a phase even out a core that is taken away for a while. They shouldn't be so small that
+// taking them costs: a chunk of a chain has at least this many pieces, one of a product as many
+// bytes of weights.
+constexpr int64_t kChunksPerWorker = 8;
+constexpr int64_t kFewestPieces = 4;
+constexpr int64_t kFewestBytes = 64 << 10;
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
 
 LoadReport CpuBackend::prepare(const Graph& graph) {
-  const auto start = std::chrono::steady_clock::now();
+  const int64_t start = now_ns();
   const auto packed = store_->of(graph, kernels_.packing, team_);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  return {took.count(), packed->bytes, packed->memory.huge_bytes()};
+  return {static_cast<double>(now_ns() - start) * 1e-6, packed->bytes,
+          packed->memory.huge_bytes()};
 }
 
 void CpuBackend::run(const Graph& graph, Pass& pass) {
   graph_ = &graph;
   pass_ = &pass;
-  packed_ = store_->of(graph, kernels_.packing, team_);
   pass.faults.clear();
   if (pass.plant) pass.plant->done = false;
-  {
-    const CanonicalFloatMode mode;  // rope frequencies
-    plan_ = plan_pass(graph, pass);
-    if (plan_.rows == 0) return;
-    reserve(graph, pass);
+  const CanonicalFloatMode mode;
+  plan_ = plan_pass(graph, pass);
+  if (plan_.rows == 0) return;
+  packed_ = store_->of(graph, kernels_.packing, team_);
+  schedule(graph);
+  reserve(graph, pass);
+  cut_phases();
+  phase_start_ns_ = observer_ ? now_ns() : 0;
+  team_.run(chunks_, *this);
+  report_faults();
+  if (!observer_) return;
+  for (int i = 0; i < n_ops(); ++i) {
+    observer_->on_op(i, op_ms_[static_cast<size_t>(i)], plan_.rows_at(i));
   }
-  Barrier barrier(team_.size());
-  team_.run([&](int worker) { work(worker, barrier); });
-  for (int64_t row = 0; row < plan_.rows; ++row) {
-    const int op_index = first_fault_[static_cast<size_t>(row)];
-    if (op_index >= 0) pass.faults.push_back({row, op_index});
-  }
-  if (observer_error_) std::rethrow_exception(std::exchange(observer_error_, nullptr));
 }
 
-// All memory of the pass, so that no worker ever allocates (an exception there would leave the
-// others waiting).
+void CpuBackend::schedule(const Graph& graph) {
+  // A plant goes into the output of one op, before the next one reads it.
+  const bool fuse = pass_->plant == nullptr;
+  if (scheduled_.lock() == graph.identity && fused_ == fuse) return;
+  phases_ = make_schedule(graph, fuse);
+  scheduled_ = graph.identity;
+  fused_ = fuse;
+}
+
+// All memory of the pass, so that no worker ever allocates.
 void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
   slot_memory_.resize(std::max(slot_memory_.size(), graph.slots.size()));
   slots_.assign(graph.slots.size(), nullptr);
@@ -51,17 +81,17 @@ void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
 
   int64_t scratch = 64;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
+    const Op& o = graph.ops[i];
     const int64_t rows = plan_.rows_at(static_cast<int>(i));
-    if (const auto* linear = std::get_if<op::Linear>(&op.args)) {
+    if (const auto* linear = std::get_if<op::Linear>(&o.args)) {
       for (const op::LinearOut& out : linear->outs) {
         const ActivationForm form = activation_form(out.weight->type);
         if (form == ActivationForm::q32) q32_.reserve(rows, out.weight->n_in, 32);
         if (form == ActivationForm::q256) q256_.reserve(rows, out.weight->n_in, 256);
       }
-    } else if (const auto* attention = std::get_if<op::Attention>(&op.args)) {
+    } else if (const auto* attention = std::get_if<op::Attention>(&o.args)) {
       for (const PassPlan::Segment& segment : plan_.segments) {
-        const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(op.layer)];
+        const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(o.layer)];
         scratch = std::max(
             scratch, attention_scratch_bytes(attention->head_dim, attention->n_head, kv.n_head_kv));
       }
@@ -79,85 +109,158 @@ void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
     table.sin.reserve(bytes);
   }
 
-  flags_.reserve(2 * plan_.rows);
-  std::fill_n(flags_.as<uint8_t>(), 2 * plan_.rows, uint8_t{0});
-  first_fault_.assign(static_cast<size_t>(plan_.rows), -1);
-  next_item_ = std::make_unique<std::atomic<int64_t>[]>(2 * (graph.ops.size() + 1));
+  const int64_t flags = (n_ops() + 1) * plan_.rows;
+  flags_.reserve(flags);
+  std::memset(flags_.data(), 0, static_cast<size_t>(flags));
+  if (observer_) {
+    busy_ns_ = std::make_unique<std::atomic<int64_t>[]>(graph.ops.size());
+    op_ms_.assign(graph.ops.size(), 0.0);
+  }
 }
 
-void CpuBackend::work(int worker, Barrier& barrier) {
-  using Clock = std::chrono::steady_clock;
+int64_t CpuBackend::items(const Phase& phase) const {
+  switch (phase.kind) {
+    case Phase::Kind::rows:
+      return plan_.rows_at(phase.first_op);
+    case Phase::Kind::pieces:
+      return plan_.rows_at(phase.first_op) * phase.pieces;
+    case Phase::Kind::product: {
+      if (plan_.rows_at(phase.first_op) == 0) return 0;
+      int64_t tiles = 0;
+      for (const op::LinearOut& out : std::get<op::Linear>(op(phase.first_op).args).outs) {
+        tiles += divide_up(out.weight->n_out, 16);
+      }
+      return tiles;
+    }
+    case Phase::Kind::attention: {
+      int64_t all = 0;
+      for (const PassPlan::Segment& segment : plan_.segments) {
+        all += attention_args(phase.first_op, segment).items();
+      }
+      return all;
+    }
+  }
+  return 0;
+}
+
+void CpuBackend::cut_phases() {
+  chunks_.clear();
+  chunk_size_.clear();
+  const int64_t most = team_.size() == 1 ? 1 : kChunksPerWorker * team_.size();
+  for (const Phase& phase : phases_) {
+    const int64_t n = items(phase);
+    int64_t size = std::max<int64_t>(1, divide_up(n, most));
+    if (phase.kind == Phase::Kind::pieces) size = std::max(size, kFewestPieces);
+    if (phase.kind == Phase::Kind::attention) size = 1;
+    if (phase.kind == Phase::Kind::product && team_.size() > 1) {
+      const Weight& w = *std::get<op::Linear>(op(phase.first_op).args).outs[0].weight;
+      const int64_t rows = plan_.rows_at(phase.first_op);
+      size = std::max(size, kFewestBytes / std::max<int64_t>(1, 16 * w.row_bytes * rows));
+      // but every worker gets something
+      size = std::min(size, std::max<int64_t>(1, n / (2 * team_.size())));
+    }
+    chunk_size_.push_back(size);
+    chunks_.push_back(static_cast<int32_t>(divide_up(n, size)));
+  }
+}
+
+void CpuBackend::run(int phase_index, int chunk, int worker) {
   const CanonicalFloatMode mode;
-  rope_rows(worker);
-  barrier.arrive_and_wait();
-  const auto n_ops = static_cast<int>(graph_->ops.size());
-  for (int i = 0; i < n_ops; ++i) {
-    const Clock::time_point start = observer_ && worker == 0 ? Clock::now() : Clock::time_point();
-    const Step step{
-        graph_->ops[static_cast<size_t>(i)], i, worker, plan_.rows_at(i), {flags(i)}, barrier};
-    std::visit([&](const auto& args) { execute(args, step); }, step.op.args);
-    barrier.arrive_and_wait();
-    if (pass_->plant && pass_->plant->op == i) {
-      if (worker == 0) apply_plant(i);
-      barrier.arrive_and_wait();
+  const auto index = static_cast<size_t>(phase_index);
+  const Phase& phase = phases_[index];
+  const int64_t begin = chunk * chunk_size_[index];
+  const Range range{begin, std::min(items(phase), begin + chunk_size_[index])};
+  const int64_t start = observer_ ? now_ns() : 0;
+  switch (phase.kind) {
+    case Phase::Kind::rows:
+      return run_chain(phase, {range, false});
+    case Phase::Kind::pieces:
+      return run_chain(phase, {range, true});
+    case Phase::Kind::product:
+      run_product(phase.first_op, range);
+      break;
+    case Phase::Kind::attention:
+      run_attention(phase.first_op, range, worker);
+      break;
+  }
+  if (observer_) observe(phase.first_op, now_ns() - start);
+}
+
+void CpuBackend::run_chain(const Phase& phase, Part part) {
+  int64_t last = observer_ ? now_ns() : 0;
+  const auto done = [&](int op_index) {
+    if (!observer_) return;
+    const int64_t now = now_ns();
+    observe(std::min(op_index, n_ops() - 1), now - last);
+    last = now;
+  };
+  if (phase.rope_tables) {
+    rope_rows(part.range);
+    done(phase.first_op);
+  }
+  for (int i = phase.first_op; i < phase.end_op; ++i) {
+    std::visit([&](const auto& args) { execute(args, i, part); }, op(i).args);
+    done(i);
+  }
+  if (phase.quantise_for >= 0) {
+    quantise(phase.quantise_for, part);
+    done(phase.quantise_for);
+  }
+  if (phase.check_logits) {
+    check_logits(part);
+    done(n_ops());
+  }
+}
+
+void CpuBackend::observe(int op_index, int64_t nanoseconds) {
+  busy_ns_[static_cast<size_t>(op_index)].fetch_add(nanoseconds, std::memory_order_relaxed);
+}
+
+void CpuBackend::after(int phase_index) {
+  const Phase& phase = phases_[static_cast<size_t>(phase_index)];
+  const Plant* plant = pass_->plant;
+  if (plant && plant->op >= phase.first_op && plant->op < phase.end_op) apply_plant(plant->op);
+  if (!observer_) return;
+  // The time of the phase goes to its ops as the workers' time did.
+  const int64_t now = now_ns();
+  int64_t busy = 0;
+  for (int i = 0; i < n_ops(); ++i) busy += busy_ns_[static_cast<size_t>(i)];
+  for (int i = 0; i < n_ops() && busy > 0; ++i) {
+    auto& own = busy_ns_[static_cast<size_t>(i)];
+    op_ms_[static_cast<size_t>(i)] += static_cast<double>(own) / static_cast<double>(busy) *
+                                      static_cast<double>(now - phase_start_ns_) * 1e-6;
+    own = 0;
+  }
+  phase_start_ns_ = now;
+}
+
+void CpuBackend::report_faults() {
+  std::vector<PassFault>& faults = pass_->faults;
+  std::vector<bool> faulted(static_cast<size_t>(plan_.rows));
+  for (int i = 0; i <= n_ops(); ++i) {
+    const uint8_t* flags = this->faults(i).row_fault;
+    const int op_index = std::min(i, n_ops() - 1);
+    const auto rows = static_cast<size_t>(plan_.rows_at(op_index));
+    if (!std::memchr(flags, 1, rows)) continue;
+    for (size_t r = 0; r < rows; ++r) {
+      const int64_t row = plan_.pass_row(op_index, static_cast<int64_t>(r));
+      if (!flags[r] || faulted[static_cast<size_t>(row)]) continue;
+      faulted[static_cast<size_t>(row)] = true;
+      faults.push_back({row, op_index});
     }
-    if (worker == 0) {
-      collect_faults(i, flags(i));
-      if (observer_)
-        after_op(i, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    }
   }
-  check_logits();
-  barrier.arrive_and_wait();
-  if (worker == 0) collect_faults(n_ops - 1, flags(n_ops));
-}
-
-void CpuBackend::rope_rows(int worker) {
-  const Range rows = part_of(plan_.rows, worker, team_.size());
-  for (size_t i = 0; i < plan_.rope_specs.size(); ++i) {
-    const RopeTable& table = rope_tables_[i];
-    const auto pairs = static_cast<int64_t>(table.frequencies.f.size());
-    for (int64_t row = rows.begin; row < rows.end; ++row) {
-      rope_row(table.frequencies, plan_.positions[static_cast<size_t>(row)],
-               table.cos.as<float>() + row * pairs, table.sin.as<float>() + row * pairs);
-    }
-  }
-}
-
-void CpuBackend::check_logits() {
-  const auto n_ops = static_cast<int>(graph_->ops.size());
-  const CheckLogitsArgs args{slot(graph_->logits),
-                             static_cast<int64_t>(plan_.selected.size()),
-                             graph_->n_vocab,
-                             {flags(n_ops)}};
-  share_evenly(n_ops, args.items(), [&](Range range) { kernels_.check_logits(args, range); });
-}
-
-void CpuBackend::after_op(int op_index, double milliseconds) {
-  try {
-    if (!observer_error_) observer_->on_op(op_index, milliseconds, plan_.rows_at(op_index));
-  } catch (...) {
-    observer_error_ = std::current_exception();  // the other workers must not be left waiting
-  }
-}
-
-void CpuBackend::collect_faults(int op_index, uint8_t* flags) {
-  for (int64_t r = 0; r < plan_.rows_at(op_index); ++r) {
-    if (!flags[r]) continue;
-    flags[r] = 0;
-    int& first = first_fault_[static_cast<size_t>(plan_.pass_row(op_index, r))];
-    if (first < 0) first = op_index;
-  }
+  std::sort(faults.begin(), faults.end(),
+            [](const PassFault& a, const PassFault& b) { return a.row < b.row; });
 }
 
 void CpuBackend::apply_plant(int op_index) {
   Plant& plant = *pass_->plant;
   const int64_t row = plan_.row_of_position(op_index, plant.position);
   if (row < 0 || plant.element < 0) return;
-  const Op& op = graph_->ops[static_cast<size_t>(op_index)];
   int64_t element = plant.element;
-  if (std::holds_alternative<op::KvWrite>(op.args)) {
-    const KvLayerView& kv = plan_.segments[0].pass->kv[static_cast<size_t>(op.layer)];
+  if (std::holds_alternative<op::KvWrite>(op(op_index).args)) {
+    const KvLayerView& kv =
+        plan_.segments[0].pass->kv[static_cast<size_t>(op(op_index).layer)];
     const int64_t page = plant.position / kPagePositions, place = plant.position % kPagePositions;
     for (const bool is_v : {false, true}) {
       const int64_t bytes = kv_row_bytes(is_v ? kv.v_type : kv.k_type, kv.head_dim);
@@ -172,7 +275,7 @@ void CpuBackend::apply_plant(int op_index) {
     }
     return;
   }
-  for (const Slot out : output_slots(op.args)) {
+  for (const Slot out : output_slots(op(op_index).args)) {
     if (element < width(out)) {
       auto* bits = reinterpret_cast<std::byte*>(slot(out) + row * width(out) + element);
       bits[(plant.bit & 31) / 8] ^= std::byte{1} << (plant.bit & 7);  // little-endian

@@ -1,10 +1,8 @@
-// Runs passes on the CPU's cores: every op's items are shared among the workers of one thread team,
-// who meet at a barrier between ops.
+// Runs passes on the CPU's cores: the phases of a graph's schedule, each cut into chunks that the
+// workers of one thread team take as they come; who takes which never changes a bit.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,11 +10,11 @@
 
 #include "base/thread_team.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/barrier.h"
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/packed_store.h"
 #include "kernels/cpu/pass_plan.h"
+#include "kernels/cpu/schedule.h"
 #include "kernels/rope_table.h"
 
 namespace lockstep::kernels {
@@ -41,7 +39,7 @@ struct RopeTable {
   Buffer cos, sin;  // [rows][n_rot ÷ 2]
 };
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, private TeamWork {
  public:
   CpuBackend(const std::string& isa, int threads, std::shared_ptr<PackedStore> store)
       : kernels_(select_cpu_kernels(isa)), team_(threads), store_(std::move(store)) {}
@@ -55,54 +53,55 @@ class CpuBackend final : public Backend {
   void run(const Graph& graph, Pass& pass) override;
 
  private:
-  void reserve(const Graph& graph, const Pass& pass);
-  void work(int worker, Barrier& barrier);
-  void rope_rows(int worker);
-  void after_op(int op_index, double milliseconds);
-  void check_logits();
-  void collect_faults(int op_index, uint8_t* flags);
-  void apply_plant(int op_index);
-
-  // One worker's part of one op.
-  struct Step {
-    const Op& op;
-    int index;  // in Graph::ops
-    int worker;
-    int64_t rows;
-    FaultFlags faults;
-    Barrier& barrier;
+  // Rows [begin, end) of a chain, or pieces of all its rows in row order.
+  struct Part {
+    Range range;
+    bool pieces;
   };
-  void execute(const op::Embed&, const Step&);
-  void execute(const op::RmsNorm&, const Step&);
-  void execute(const op::Linear&, const Step&);
-  void execute(const op::Rope&, const Step&);
-  void execute(const op::KvWrite&, const Step&);
-  void execute(const op::Attention&, const Step&);
-  void execute(const op::Add&, const Step&);
-  void execute(const op::GatedAct&, const Step&);
-  void execute(const op::SelectRows&, const Step&);
-  void execute(const op::Softcap&, const Step&);
+
+  void schedule(const Graph& graph);
+  void reserve(const Graph& graph, const Pass& pass);
+  void cut_phases();
+  int64_t items(const Phase& phase) const;
+
+  void run(int phase, int chunk, int worker) override;
+  void after(int phase) override;
+  void run_chain(const Phase& phase, Part part);
+  void run_product(int op_index, Range tiles);
+  void run_attention(int op_index, Range items, int worker);
+
+  void rope_rows(Range rows);
+  void quantise(int op_index, Part part);
+  void check_logits(Part part);
+  void execute(const op::Embed&, int op_index, Part part);
+  void execute(const op::RmsNorm&, int op_index, Part part);
+  void execute(const op::Rope&, int op_index, Part part);
+  void execute(const op::KvWrite&, int op_index, Part part);
+  void execute(const op::Add&, int op_index, Part part);
+  void execute(const op::GatedAct&, int op_index, Part part);
+  void execute(const op::SelectRows&, int op_index, Part part);
+  void execute(const op::Softcap&, int op_index, Part part);
+  void execute(const op::Linear&, int, Part) {}     // phases of their own
+  void execute(const op::Attention&, int, Part) {}
+
+  AttentionArgs attention_args(int op_index, const PassPlan::Segment& segment) const;
+  void apply_plant(int op_index);
+  void report_faults();
+  void observe(int op_index, int64_t nanoseconds);
 
   float* slot(Slot index) const { return slots_[static_cast<size_t>(index)]; }
   int64_t width(Slot index) const { return graph_->slots[static_cast<size_t>(index)].width; }
-  // Ops alternate between two sets of flags, so that worker 0 can read those of the last op while
-  // the others are in the next one.
-  uint8_t* flags(int op_index) const { return flags_.as<uint8_t>() + (op_index & 1) * plan_.rows; }
+  const Op& op(int index) const { return graph_->ops[static_cast<size_t>(index)]; }
+  int n_ops() const { return static_cast<int>(graph_->ops.size()); }
+  // One byte for each row of each op; those at n_ops() are of the last look at the logits.
+  FaultFlags faults(int op_index) const { return {flags_.as<uint8_t>() + op_index * plan_.rows}; }
 
-  // Shares `items` of phase `phase` (0 or 1) of an op among the workers, in chunks taken as each
-  // worker comes; who takes which never changes a bit.
-  template <typename Function>
-  void share(int op_index, int phase, int64_t items, int64_t chunk, Function&& run);
-  // The items of an op with one kernel.
   template <typename Args>
-  void share_kernel(int op_index, void (*kernel)(const Args&, Range), const Args& args) {
-    share_evenly(op_index, args.items(), [&](Range range) { kernel(args, range); });
+  static void run_kernel(void (*kernel)(const Args&, Range), const Args& args, Part part) {
+    if (args.rows == 0) return;
+    const int64_t each = part.pieces ? 1 : args.items() / args.rows;
+    kernel(args, {part.range.begin * each, part.range.end * each});
   }
-  template <typename Function>
-  void share_evenly(int op_index, int64_t items, Function&& run);
-  // The same over the items of all segments; run(segment, range of its items).
-  template <typename Items, typename Function>
-  void share_segments(int op_index, int64_t chunk, Items&& items_of, Function&& run);
 
   const CpuKernels& kernels_;
   ThreadTeam team_;
@@ -115,6 +114,9 @@ class CpuBackend final : public Backend {
   std::vector<RopeTable> rope_tables_;
   Buffer scratch_, flags_;
   int64_t scratch_stride_ = 0;
+  std::weak_ptr<const void> scheduled_;  // Graph::identity of `phases_`
+  bool fused_ = false;
+  std::vector<Phase> phases_;
 
   // Of the pass that runs.
   const Graph* graph_ = nullptr;
@@ -122,42 +124,13 @@ class CpuBackend final : public Backend {
   std::shared_ptr<const PackedGraph> packed_;
   PassPlan plan_;
   std::vector<float*> slots_;
-  std::vector<int> first_fault_;                       // [rows], op index or -1
-  std::unique_ptr<std::atomic<int64_t>[]> next_item_;  // [2·(ops + 1)]
-  std::exception_ptr observer_error_;
+  std::vector<int32_t> chunks_;     // [phases]
+  std::vector<int64_t> chunk_size_;  // [phases], in items of the phase
+  // With an observer: the time workers spent in each op in this phase, and an op's share of the
+  // time that phases took.
+  std::unique_ptr<std::atomic<int64_t>[]> busy_ns_;
+  std::vector<double> op_ms_;
+  int64_t phase_start_ns_ = 0;
 };
-
-template <typename Function>
-void CpuBackend::share(int op_index, int phase, int64_t items, int64_t chunk, Function&& run) {
-  std::atomic<int64_t>& next = next_item_[static_cast<size_t>(2 * op_index + phase)];
-  while (true) {
-    const int64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
-    if (begin >= items) return;
-    run(Range{begin, std::min(items, begin + chunk)});
-  }
-}
-
-template <typename Function>
-void CpuBackend::share_evenly(int op_index, int64_t items, Function&& run) {
-  // Eight turns a worker even out a core that is taken away for a while.
-  const int64_t turns = team_.size() == 1 ? 1 : 8 * team_.size();
-  share(op_index, 0, items, std::max<int64_t>(1, items / turns), run);
-}
-
-template <typename Items, typename Function>
-void CpuBackend::share_segments(int op_index, int64_t chunk, Items&& items_of, Function&& run) {
-  int64_t total = 0;
-  for (const PassPlan::Segment& segment : plan_.segments) total += items_of(segment);
-  share(op_index, 0, total, chunk, [&](Range range) {
-    int64_t offset = 0;
-    for (const PassPlan::Segment& segment : plan_.segments) {
-      const int64_t items = items_of(segment);
-      const Range own{std::max<int64_t>(0, range.begin - offset),
-                      std::min(items, range.end - offset)};
-      if (!own.empty()) run(segment, own);
-      offset += items;
-    }
-  });
-}
 
 }  // namespace lockstep::kernels

@@ -1,133 +1,162 @@
 // How each op of a graph becomes kernel calls.
+#include <algorithm>
+
 #include "kernels/cpu/backend.h"
 
 namespace lockstep::kernels {
 
-void CpuBackend::execute(const op::Embed& a, const Step& step) {
-  share_kernel(step.index, kernels_.embed,
-               EmbedArgs{a.table, plan_.tokens.data(), a.scale, step.rows, slot(a.out)});
-}
-
-void CpuBackend::execute(const op::RmsNorm& a, const Step& step) {
-  share_kernel(step.index, kernels_.rms_norm,
-               RmsNormArgs{slot(a.in), a.weight, slot(a.out), step.rows, width(a.in), a.group,
-                           a.eps, step.faults});
-}
-
-// Each activation form that some weight needs is made once; then the tiles of all outputs are one
-// row of items.
-void CpuBackend::execute(const op::Linear& a, const Step& step) {
-  const float* x = slot(a.in);
-  bool needed[3] = {};
-  int64_t tiles = 0;  // of 16 columns
-  for (const op::LinearOut& out : a.outs) {
-    needed[static_cast<int>(activation_form(out.weight->type))] = true;
-    tiles += (out.weight->n_out + 15) / 16;
-  }
-  const auto quantizer = [&](ActivationForm form, const QuantizedBuffers& buffers) {
-    return QuantizeActivationsArgs{x, step.rows, width(a.in), form, buffers.view(), step.faults};
-  };
-  const bool q32 = needed[static_cast<int>(ActivationForm::q32)];
-  const bool q256 = needed[static_cast<int>(ActivationForm::q256)];
-  if (q32 || q256) {
-    const int64_t items = quantizer(ActivationForm::q32, q32_).items();  // the same in both forms
-    share(step.index, 1, items, 8, [&](Range range) {
-      if (q32) kernels_.quantize_activations(quantizer(ActivationForm::q32, q32_), range);
-      if (q256) kernels_.quantize_activations(quantizer(ActivationForm::q256, q256_), range);
-    });
-    step.barrier.arrive_and_wait();
-  }
-  if (step.rows == 0) return;
-  const auto& packed = packed_->outs[static_cast<size_t>(step.index)];
-  share_evenly(step.index, tiles, [&](Range range) {
-    int64_t offset = 0;
-    for (size_t i = 0; i < a.outs.size(); ++i) {
-      const op::LinearOut& out = a.outs[i];
-      const Weight& w = *out.weight;
-      const int64_t own_tiles = (w.n_out + 15) / 16;
-      const Range own{std::max<int64_t>(0, range.begin - offset),
-                      std::min(own_tiles, range.end - offset)};
-      offset += own_tiles;
-      if (own.empty()) continue;
-      const ActivationForm form = activation_form(w.type);
-      if (form == ActivationForm::f32) {
-        kernels_.matmul_float({&w, out.bias, x, step.rows, slot(out.out)}, own);
-      } else {
-        const QuantizedBuffers& buffers = form == ActivationForm::q32 ? q32_ : q256_;
-        kernels_.matmul_quantized({&w, packed[i], out.bias, buffers.view(), step.rows, slot(out.out)}, own);
-      }
+void CpuBackend::rope_rows(Range rows) {
+  for (size_t i = 0; i < plan_.rope_specs.size(); ++i) {
+    const RopeTable& table = rope_tables_[i];
+    const auto pairs = static_cast<int64_t>(table.frequencies.f.size());
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      rope_row(table.frequencies, plan_.positions[static_cast<size_t>(row)],
+               table.cos.as<float>() + row * pairs, table.sin.as<float>() + row * pairs);
     }
-  });
+  }
 }
 
-void CpuBackend::execute(const op::Rope& a, const Step& step) {
+// Each activation form that some weight needs.
+void CpuBackend::quantise(int op_index, Part part) {
+  const auto& linear = std::get<op::Linear>(op(op_index).args);
+  const auto make = [&](ActivationForm form, const QuantizedBuffers& buffers) {
+    for (const op::LinearOut& out : linear.outs) {
+      if (activation_form(out.weight->type) != form) continue;
+      run_kernel(kernels_.quantize_activations,
+                 QuantizeActivationsArgs{slot(linear.in), plan_.rows_at(op_index),
+                                         width(linear.in), form, buffers.view(), faults(op_index)},
+                 part);
+      return;
+    }
+  };
+  make(ActivationForm::q32, q32_);
+  make(ActivationForm::q256, q256_);
+}
+
+// The tiles of all outputs are one row of items.
+void CpuBackend::run_product(int op_index, Range tiles) {
+  const auto& linear = std::get<op::Linear>(op(op_index).args);
+  const auto& packed = packed_->outs[static_cast<size_t>(op_index)];
+  const float* x = slot(linear.in);
+  const int64_t rows = plan_.rows_at(op_index);
+  int64_t offset = 0;
+  for (size_t i = 0; i < linear.outs.size(); ++i) {
+    const op::LinearOut& out = linear.outs[i];
+    const Weight& w = *out.weight;
+    const int64_t own_tiles = (w.n_out + 15) / 16;
+    const Range own{std::max<int64_t>(0, tiles.begin - offset),
+                    std::min(own_tiles, tiles.end - offset)};
+    offset += own_tiles;
+    if (own.empty()) continue;
+    const ActivationForm form = activation_form(w.type);
+    if (form == ActivationForm::f32) {
+      kernels_.matmul_float({&w, out.bias, x, rows, slot(out.out)}, own);
+    } else {
+      const QuantizedBuffers& buffers = form == ActivationForm::q32 ? q32_ : q256_;
+      kernels_.matmul_quantized({&w, packed[i], out.bias, buffers.view(), rows, slot(out.out)},
+                                own);
+    }
+  }
+}
+
+AttentionArgs CpuBackend::attention_args(int op_index, const PassPlan::Segment& segment) const {
+  const auto& a = std::get<op::Attention>(op(op_index).args);
+  return {slot(a.q) + segment.first_row * width(a.q),
+          slot(a.out) + segment.first_row * width(a.out),
+          segment.rows,
+          segment.pass->first_position,
+          a.n_head,
+          a.head_dim,
+          a.scale,
+          a.softcap,
+          a.window,
+          &segment.pass->kv[static_cast<size_t>(op(op_index).layer)],
+          {faults(op_index).row_fault + segment.first_row}};
+}
+
+void CpuBackend::run_attention(int op_index, Range range, int worker) {
+  std::byte* scratch = scratch_.data() + worker * scratch_stride_;
+  int64_t offset = 0;
+  for (const PassPlan::Segment& segment : plan_.segments) {
+    const AttentionArgs args = attention_args(op_index, segment);
+    const Range own{std::max<int64_t>(0, range.begin - offset),
+                    std::min(args.items(), range.end - offset)};
+    offset += args.items();
+    if (!own.empty()) kernels_.attention(args, own, scratch);
+  }
+}
+
+void CpuBackend::execute(const op::Embed& a, int, Part part) {
+  run_kernel(kernels_.embed,
+             EmbedArgs{a.table, plan_.tokens.data(), a.scale, plan_.rows, slot(a.out)}, part);
+}
+
+void CpuBackend::execute(const op::RmsNorm& a, int op_index, Part part) {
+  run_kernel(kernels_.rms_norm,
+             RmsNormArgs{slot(a.in), a.weight, slot(a.out), plan_.rows_at(op_index), width(a.in),
+                         a.group, a.eps, faults(op_index)},
+             part);
+}
+
+void CpuBackend::execute(const op::Rope& a, int op_index, Part part) {
   size_t index = 0;
   while (plan_.rope_specs[index] != a.spec) ++index;
   const RopeTable& table = rope_tables_[index];
-  share_kernel(
-      step.index, kernels_.rope,
-      RopeArgs{slot(a.inout), table.cos.as<float>(), table.sin.as<float>(), step.rows, a.n_head,
-               a.head_dim, a.spec->n_rot, a.spec->pairing == RopeSpec::Pairing::halves});
+  run_kernel(kernels_.rope,
+             RopeArgs{slot(a.inout), table.cos.as<float>(), table.sin.as<float>(),
+                      plan_.rows_at(op_index), a.n_head, a.head_dim, a.spec->n_rot,
+                      a.spec->pairing == RopeSpec::Pairing::halves},
+             part);
 }
 
-void CpuBackend::execute(const op::KvWrite& a, const Step& step) {
-  const auto args_of = [&](const PassPlan::Segment& segment) {
-    return KvWriteArgs{slot(a.k) + segment.first_row * width(a.k),
-                       slot(a.v) + segment.first_row * width(a.v),
-                       segment.rows,
-                       segment.pass->first_position,
-                       &segment.pass->kv[static_cast<size_t>(step.op.layer)],
-                       {step.faults.row_fault + segment.first_row}};
-  };
-  share_segments(
-      step.index, 16, [&](const PassPlan::Segment& segment) { return args_of(segment).items(); },
-      [&](const PassPlan::Segment& segment, Range range) {
-        kernels_.kv_write(args_of(segment), range);
-      });
+void CpuBackend::execute(const op::KvWrite& a, int op_index, Part part) {
+  for (const PassPlan::Segment& segment : plan_.segments) {
+    const Range own{std::max<int64_t>(0, part.range.begin - segment.first_row),
+                    std::min(segment.rows, part.range.end - segment.first_row)};
+    if (own.empty()) continue;
+    run_kernel(kernels_.kv_write,
+               KvWriteArgs{slot(a.k) + segment.first_row * width(a.k),
+                           slot(a.v) + segment.first_row * width(a.v),
+                           segment.rows,
+                           segment.pass->first_position,
+                           &segment.pass->kv[static_cast<size_t>(op(op_index).layer)],
+                           {faults(op_index).row_fault + segment.first_row}},
+               {own, false});
+  }
 }
 
-void CpuBackend::execute(const op::Attention& a, const Step& step) {
-  std::byte* scratch = scratch_.data() + step.worker * scratch_stride_;
-  const auto args_of = [&](const PassPlan::Segment& segment) {
-    return AttentionArgs{slot(a.q) + segment.first_row * width(a.q),
-                         slot(a.out) + segment.first_row * width(a.out),
-                         segment.rows,
-                         segment.pass->first_position,
-                         a.n_head,
-                         a.head_dim,
-                         a.scale,
-                         a.softcap,
-                         a.window,
-                         &segment.pass->kv[static_cast<size_t>(step.op.layer)],
-                         {step.faults.row_fault + segment.first_row}};
-  };
-  share_segments(
-      step.index, 1, [&](const PassPlan::Segment& segment) { return args_of(segment).items(); },
-      [&](const PassPlan::Segment& segment, Range range) {
-        kernels_.attention(args_of(segment), range, scratch);
-      });
+void CpuBackend::execute(const op::Add& a, int op_index, Part part) {
+  run_kernel(kernels_.add,
+             AddArgs{slot(a.a), slot(a.b), slot(a.out), plan_.rows_at(op_index), width(a.out)},
+             part);
 }
 
-void CpuBackend::execute(const op::Add& a, const Step& step) {
-  share_kernel(step.index, kernels_.add,
-               AddArgs{slot(a.a), slot(a.b), slot(a.out), step.rows, width(a.out)});
+void CpuBackend::execute(const op::GatedAct& a, int op_index, Part part) {
+  run_kernel(kernels_.gated_act,
+             GatedActArgs{slot(a.gate), slot(a.up), slot(a.out), plan_.rows_at(op_index),
+                          width(a.out), a.act == Activation::gelu_tanh, faults(op_index)},
+             part);
 }
 
-void CpuBackend::execute(const op::GatedAct& a, const Step& step) {
-  share_kernel(step.index, kernels_.gated_act,
-               GatedActArgs{slot(a.gate), slot(a.up), slot(a.out), step.rows, width(a.out),
-                            a.act == Activation::gelu_tanh, step.faults});
+void CpuBackend::execute(const op::SelectRows& a, int op_index, Part part) {
+  run_kernel(kernels_.select_rows,
+             SelectRowsArgs{slot(a.in), plan_.selected.data(), slot(a.out),
+                            plan_.rows_at(op_index), width(a.out)},
+             part);
 }
 
-void CpuBackend::execute(const op::SelectRows& a, const Step& step) {
-  share_kernel(
-      step.index, kernels_.select_rows,
-      SelectRowsArgs{slot(a.in), plan_.selected.data(), slot(a.out), step.rows, width(a.out)});
+void CpuBackend::execute(const op::Softcap& a, int op_index, Part part) {
+  run_kernel(
+      kernels_.softcap,
+      SoftcapArgs{slot(a.inout), plan_.rows_at(op_index), width(a.inout), a.cap, faults(op_index)},
+      part);
 }
 
-void CpuBackend::execute(const op::Softcap& a, const Step& step) {
-  share_kernel(step.index, kernels_.softcap,
-               SoftcapArgs{slot(a.inout), step.rows, width(a.inout), a.cap, step.faults});
+void CpuBackend::check_logits(Part part) {
+  run_kernel(kernels_.check_logits,
+             CheckLogitsArgs{slot(graph_->logits), static_cast<int64_t>(plan_.selected.size()),
+                             graph_->n_vocab, faults(n_ops())},
+             part);
 }
 
 }  // namespace lockstep::kernels

@@ -1,7 +1,6 @@
 #include "kernels/cpu/packed_store.h"
 
 #include <algorithm>
-#include <atomic>
 #include <unordered_map>
 
 namespace lockstep::kernels {
@@ -39,15 +38,11 @@ std::shared_ptr<const PackedGraph> make(const Graph& graph, const Packing* packi
   packed->bytes = bytes;
   packed->memory = HugeMemory(bytes, "the weights, packed for this CPU");
   for (const Matrix& matrix : matrices) {
-    std::atomic<int64_t> next{0};
-    team.run([&](int) {
-      const int64_t tiles = tiles_of(*matrix.weight);
-      while (true) {
-        const int64_t begin = next.fetch_add(kTilesAtOnce);
-        if (begin >= tiles) return;
-        packing->pack(*matrix.weight, {begin, std::min(tiles, begin + kTilesAtOnce)},
-                     packed->memory.data() + matrix.offset);
-      }
+    const int64_t tiles = tiles_of(*matrix.weight);
+    team.run(static_cast<int32_t>((tiles + kTilesAtOnce - 1) / kTilesAtOnce), [&](int chunk) {
+      const int64_t begin = chunk * kTilesAtOnce;
+      packing->pack(*matrix.weight, {begin, std::min(tiles, begin + kTilesAtOnce)},
+                    packed->memory.data() + matrix.offset);
     });
   }
   for (const Op& op : graph.ops) {
