@@ -27,4 +27,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// Tells the system that the pages inside `bytes`, which must lie in a MappedFile, needn't stay in
+// this process's memory; they come back when they are touched.
+void release_mapped(std::span<const std::byte> bytes);
+
 }  // namespace lockstep

@@ -220,6 +220,10 @@ File File::from_memory(std::shared_ptr<const std::vector<std::byte>> bytes, std:
   return file;
 }
 
+bool File::mapped() const {
+  return contents_->memory == nullptr;
+}
+
 const std::string& File::name() const {
   return contents_->name;
 }

@@ -77,6 +77,7 @@ class File {
   static File from_memory(std::shared_ptr<const std::vector<std::byte>> bytes, std::string name);
 
   const std::string& name() const;  // path of the first part, or the given name
+  bool mapped() const;              // from files, not from memory
   uint32_t version() const;
   uint64_t alignment() const;
   uint64_t total_bytes() const;                               // of all parts

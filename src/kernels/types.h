@@ -30,6 +30,7 @@ struct Weight {
   int64_t n_in = 0, n_out = 0;
   const std::byte* data = nullptr;
   int64_t row_bytes = 0;
+  bool mapped = false;  // data lies in a mapped file: its pages can be let go (base/mapped_file.h)
 };
 
 // What one layer of one sequence remembers, as kernels see it. Page p holds absolute positions

@@ -80,6 +80,7 @@ const kernels::Weight* Binder::matrix_if(const std::string& name, int64_t n_in, 
   weight.n_out = n_out;
   weight.data = tensor->data.data();
   weight.row_bytes = n_in / info.block_elements * info.block_bytes;
+  weight.mapped = file_.mapped();
   matrices_.push_back(tensor);
   return &weights_.emplace_back(weight);
 }

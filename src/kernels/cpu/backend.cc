@@ -62,6 +62,10 @@ void CpuBackend::schedule(const Graph& graph) {
   const bool fuse = pass_->plant == nullptr;
   if (scheduled_.lock() == graph.identity && fused_ == fuse) return;
   phases_ = make_schedule(graph, fuse);
+  rope_tables_.resize(std::max(rope_tables_.size(), plan_.rope_specs.size()));
+  for (size_t i = 0; i < plan_.rope_specs.size(); ++i) {
+    rope_tables_[i].frequencies = rope_frequencies(*plan_.rope_specs[i]);
+  }
   scheduled_ = graph.identity;
   fused_ = fuse;
 }
@@ -100,10 +104,8 @@ void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
   scratch_stride_ = scratch;
   scratch_.reserve(scratch * team_.size());
 
-  rope_tables_.resize(std::max(rope_tables_.size(), plan_.rope_specs.size()));
   for (size_t i = 0; i < plan_.rope_specs.size(); ++i) {
     RopeTable& table = rope_tables_[i];
-    table.frequencies = rope_frequencies(*plan_.rope_specs[i]);
     const auto bytes = plan_.rows * static_cast<int64_t>(table.frequencies.f.size()) * 4;
     table.cos.reserve(bytes);
     table.sin.reserve(bytes);

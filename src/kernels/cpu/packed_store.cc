@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/mapped_file.h"
+
 namespace lockstep::kernels {
 namespace {
 
@@ -44,6 +46,9 @@ std::shared_ptr<const PackedGraph> make(const Graph& graph, const Packing* packi
       packing->pack(*matrix.weight, {begin, std::min(tiles, begin + kTilesAtOnce)},
                     packed->memory.data() + matrix.offset);
     });
+    // Both forms at once would be twice the model.
+    const Weight& w = *matrix.weight;
+    if (w.mapped) release_mapped({w.data, static_cast<size_t>(w.n_out * w.row_bytes)});
   }
   for (const Op& op : graph.ops) {
     auto& outs = packed->outs.emplace_back();

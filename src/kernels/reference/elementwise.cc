@@ -45,30 +45,35 @@ void add(const AddArgs& args, Range items) {
   }
 }
 
+namespace {
+
+template <float (*act)(float)>
+inline void gated(const float* gate, const float* up, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = act(gate[i]) * up[i];
+}
+
+}  // namespace
+
 void gated_act(const GatedActArgs& args, Range items) {
   for (int64_t item = items.begin; item < items.end; ++item) {
     const Chunk chunk = chunk_of(item, args.width);
-    const int64_t base = chunk.row * args.width;
-    bool fault = false;
-    for (int64_t i = base + chunk.begin; i < base + chunk.end; ++i) {
-      const float gate = args.gate[i];
-      fault |= is_non_finite(gate);
-      args.out[i] = (args.gelu ? math::gelu(gate) : math::silu(gate)) * args.up[i];
+    const int64_t at = chunk.row * args.width + chunk.begin, n = chunk.end - chunk.begin;
+    if (any_non_finite(args.gate + at, n)) set_fault(args.faults, chunk.row);
+    if (args.gelu) {
+      gated<math::gelu>(args.gate + at, args.up + at, args.out + at, n);
+    } else {
+      gated<math::silu>(args.gate + at, args.up + at, args.out + at, n);
     }
-    if (fault) set_fault(args.faults, chunk.row);
   }
 }
 
 void softcap(const SoftcapArgs& args, Range items) {
   for (int64_t item = items.begin; item < items.end; ++item) {
     const Chunk chunk = chunk_of(item, args.width);
-    const int64_t base = chunk.row * args.width;
-    bool fault = false;
-    for (int64_t i = base + chunk.begin; i < base + chunk.end; ++i) {
-      fault |= is_non_finite(args.x[i]);
-      args.x[i] = args.cap * math::tanh(args.x[i] / args.cap);
-    }
-    if (fault) set_fault(args.faults, chunk.row);
+    float* x = args.x + chunk.row * args.width + chunk.begin;
+    const int64_t n = chunk.end - chunk.begin;
+    if (any_non_finite(x, n)) set_fault(args.faults, chunk.row);
+    for (int64_t i = 0; i < n; ++i) x[i] = args.cap * math::tanh(x[i] / args.cap);
   }
 }
 
@@ -83,11 +88,8 @@ void select_rows(const SelectRowsArgs& args, Range items) {
 void check_logits(const CheckLogitsArgs& args, Range items) {
   for (int64_t item = items.begin; item < items.end; ++item) {
     const Chunk chunk = chunk_of(item, args.width);
-    bool fault = false;
-    for (int64_t i = chunk.begin; i < chunk.end; ++i) {
-      fault |= is_non_finite(args.x[chunk.row * args.width + i]);
-    }
-    if (fault) set_fault(args.faults, chunk.row);
+    const float* x = args.x + chunk.row * args.width + chunk.begin;
+    if (any_non_finite(x, chunk.end - chunk.begin)) set_fault(args.faults, chunk.row);
   }
 }
 

@@ -25,6 +25,13 @@ namespace {
   return (__builtin_bit_cast(uint32_t, x) & kExponentBits) == kExponentBits;
 }
 
+// Counted in int32, so that the compiler finds a vector of lanes.
+[[maybe_unused]] inline bool any_non_finite(const float* x, int64_t n) {
+  int32_t found = 0;
+  for (int64_t i = 0; i < n; ++i) found |= is_non_finite(x[i]) ? 1 : 0;
+  return found != 0;
+}
+
 // Any worker may set a row's flag, so two may at once.
 [[maybe_unused]] inline void set_fault(const FaultFlags& faults, int64_t row) {
   __atomic_store_n(&faults.row_fault[row], uint8_t{1}, __ATOMIC_RELAXED);
