@@ -14,8 +14,10 @@
 namespace lockstep::app {
 namespace {
 
+constexpr size_t kMaxList = 64;  // numbers of a list
+
 bool takes(const Flag& flag, std::string_view command) {
-  if (flag.kind != FlagKind::used) return true;
+  if (flag.commands.empty()) return true;
   const std::vector<std::string_view> commands = split_names(flag.commands);
   return std::find(commands.begin(), commands.end(), command) != commands.end();
 }
@@ -67,6 +69,20 @@ void refuse(const Flag& flag, std::string_view name) {
 bool is_switch(std::string_view text) {
   return text == "on" || text == "off" || text == "auto" || text == "0" || text == "1" ||
          text == "true" || text == "false" || text == "enabled" || text == "disabled";
+}
+
+// Whether an optional value takes the next word along.
+bool fits_optional(const Flag& flag, std::string_view word) {
+  return flag.value == "[on|off|auto]" ? is_switch(word) : parse_number(word).has_value();
+}
+
+double checked_number(const std::string& value, const std::string& shown, double min, double max) {
+  const std::optional<double> number = parse_number(value);
+  if (!number) bad_use(fmt::format("{}: not a number", shown));
+  if (*number < min || *number > max) {
+    bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
+  }
+  return *number;
 }
 
 // CLI11 writes the help. It knows short names of one letter only; help shows the table's names and
@@ -177,7 +193,7 @@ bool Flags::parse(const std::vector<std::string>& arguments) {
           bad_use(fmt::format("{}: needs a value: {} {}", name, name, flag->value));
         }
         value = arguments[++i];
-      } else if (i + 1 < arguments.size() && is_switch(arguments[i + 1])) {
+      } else if (i + 1 < arguments.size() && fits_optional(*flag, arguments[i + 1])) {
         value = arguments[++i];
       }
     }
@@ -262,11 +278,41 @@ void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64
 
 void Flags::number(std::string_view name, std::optional<double>& target, double min, double max) {
   bind(name, [&target, min, max](const std::string& value, const std::string& shown) {
-    target = parse_number(value);
-    if (!target) bad_use(fmt::format("{}: not a number", shown));
-    if (*target < min || *target > max) {
-      bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
+    target = checked_number(value, shown, min, max);
+  });
+}
+
+void Flags::integers(std::string_view name, std::optional<std::vector<int64_t>>& target,
+                     int64_t min, int64_t max, bool none) {
+  bind(name, [&target, min, max, none](const std::string& value, const std::string& shown) {
+    target.emplace();
+    if (none && value == "none") return;
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(',', begin), value.size());
+      const std::optional<int64_t> number =
+          parse_integer(std::string_view(value).substr(begin, end - begin));
+      if (!number) {
+        bad_use(fmt::format("{}: not a list of whole numbers with commas between them, as in 1,2,4",
+                            shown));
+      }
+      if (*number < min || *number > max) {
+        bad_use(fmt::format("{}: {} is out of range; give {} to {}", shown, *number, min, max));
+      }
+      if (target->size() == kMaxList) {
+        bad_use(fmt::format("{}: more than {} numbers; give fewer", shown, kMaxList));
+      }
+      target->push_back(*number);
+      begin = end + 1;
     }
+  });
+}
+
+void Flags::number_or_none(std::string_view name, std::optional<double>& target, bool& given,
+                           double min, double max) {
+  bind(name, [&target, &given, min, max](const std::string& value, const std::string& shown) {
+    given = true;
+    target.reset();
+    if (!value.empty()) target = checked_number(value, shown, min, max);
   });
 }
 

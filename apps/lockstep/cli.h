@@ -25,6 +25,12 @@ class Flags {
   void texts(std::string_view name, std::vector<std::string>& target);
   void integer(std::string_view name, std::optional<int64_t>& target, int64_t min, int64_t max);
   void number(std::string_view name, std::optional<double>& target, double min, double max);
+  // Numbers with commas between them; with `none` that word too, which is an empty list.
+  void integers(std::string_view name, std::optional<std::vector<int64_t>>& target, int64_t min,
+                int64_t max, bool none = false);
+  // A flag whose number may be left out; given says whether it was there at all.
+  void number_or_none(std::string_view name, std::optional<double>& target, bool& given, double min,
+                      double max);
   void toggle(std::string_view name, bool& target);
   // One argument without a name.
   void positional(std::string_view name, std::string_view help, std::string& target);
@@ -75,6 +81,7 @@ struct Command {
 Runner set_up_run(Flags& flags);
 Runner set_up_prove(Flags& flags);
 Runner set_up_eval(Flags& flags);
+Runner set_up_bench(Flags& flags);
 Runner set_up_inspect(Flags& flags);
 Runner set_up_tokenize(Flags& flags);
 Runner set_up_synth(Flags& flags);
