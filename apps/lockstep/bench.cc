@@ -175,7 +175,10 @@ ExitCode bench(const BenchOptions& options) {
                 {"read_buffer", buffer},
                 {"rows", rows}});
   }
-  if (trace) std::move(*trace).write(*options.trace, identity);
+  if (trace) {
+    identity.erase("threads");  // each pass of the trace has its own
+    std::move(*trace).write(*options.trace, identity);
+  }
   return ExitCode::ok;
 }
 

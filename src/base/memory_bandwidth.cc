@@ -134,8 +134,8 @@ BandwidthMeter::BandwidthMeter(int threads, int64_t bytes)
     : team_(threads), bytes_(std::max<int64_t>(1, (bytes + kPiece - 1) / kPiece) * kPiece) {
   // Mapped with room to begin on a huge page.
   const auto mapped = static_cast<size_t>(bytes_ + kHugePage);
-  void* address = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* address =
+      ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
     throw Error(
         ExitCode::resource,
