@@ -127,10 +127,6 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
-std::string shorten(std::string_view text) {
-  return escape(text, 100);
-}
-
 bool has_flag(std::string_view command, std::string_view name) {
   return find_flag(name, command) != nullptr;
 }

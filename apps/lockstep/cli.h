@@ -59,8 +59,6 @@ std::optional<int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);  // "inf" too, never "nan"
 
 [[noreturn]] void bad_use(std::string_view message);
-// A value from the command line as messages quote it: escaped, and cut where it is long.
-std::string shorten(std::string_view text);
 // Whether the command has the flag.
 bool has_flag(std::string_view command, std::string_view name);
 

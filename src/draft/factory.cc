@@ -54,7 +54,7 @@ SourceKind parse_name(std::string_view name) {
   refuse(
       fmt::format("--spec-type: \"{}\" is not a draft source (none, ngram, suffix, model, replay; "
                   "llama.cpp's ngram-simple and draft-simple)",
-                  name));
+                  shorten(name)));
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ ChatTemplate ChatTemplate::for_model(const gguf::File& file, const Tokenizer& to
     } else if (choice_file.empty()) {
       throw Error(ExitCode::bad_use,
                   fmt::format("--chat-template \"{}\" is no name ({}) and no Jinja",
-                              escape(*choice, 100), names()));
+                              shorten(*choice), names()));
     } else {
       throw Error(ExitCode::bad_file, fmt::format("{}: no Jinja in it (no brace)", origin.name));
     }

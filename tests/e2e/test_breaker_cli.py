@@ -81,10 +81,24 @@ class OneValueEach(Case):
                      says="LLAMA_ARG_CTX_SIZE=-4 (environment): out of range")
 
     def test_long_values_are_cut(self):
-        for flags in (["-n", "x" * 5000], ["--" + "x" * 5000], ["-ctk", "x" * 5000], ["-l", "x" * 5000], ["x" * 5000],
-                      ["-cnv", "--chat-template", "x" * 5000]):
-            with self.subTest(flags[0][:9]):
-                self.assertLess(len(self.refused("run", "-m", TINY, "-p", "a", *flags).stderr), 500)
+        long = "x" * 5000
+        run = ["run", "-m", TINY, "-p", "a"]
+        for arguments in ([*run, "-n", long], [*run, "--" + long], [*run, "-ctk", long], [*run, "-l", long],
+                          [*run, long], [*run, "-cnv", "--chat-template", long], [*run, "--isa", long],
+                          [*run, "--spec-type", "ngram," + long], [*run, "--samplers", "top_k;" + long],
+                          ["run", "-m", "synth:" + long, "-p", "a"],
+                          ["synth", "llama-tiny,vocab=" + long, "-o", self.temporary("a.gguf")],
+                          ["synth", "llama-tiny@" + long, "-o", self.temporary("a.gguf")]):
+            with self.subTest([argument[:20] for argument in map(str, arguments)]):
+                message = self.refused(*arguments).stderr
+                self.assertIn(b"x" * 80 + b"...", message)
+                self.assertNotIn(b"x" * 101, message)
+                self.assertLess(len(message), 500)
+
+    def test_values_with_control_characters_are_escaped(self):
+        for flags in (["--isa", "a\x1b[2Jb"], ["--spec-type", "a\x1b[2Jb"], ["--samplers", "a\x1b[2Jb"]):
+            with self.subTest(flags[0]):
+                self.refused("run", "-m", TINY, "-p", "a", *flags, says="\"a\\x1B[2Jb\"")
 
 
 class Chats(Case):

@@ -113,7 +113,7 @@ ExitCode prove_plan(const ProveOptions& options, Prover& prover, const PlanInput
       return c.name.find(*options.only) == std::string::npos;
     });
     if (plan.empty())
-      bad_use(fmt::format("--only {}: no configuration's name contains it", *options.only));
+      bad_use(fmt::format("--only {}: no configuration's name contains it", shorten(*options.only)));
   }
   Progress progress;
   Json lines = Json::array();
