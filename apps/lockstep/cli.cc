@@ -212,15 +212,16 @@ void Flags::apply(const Binding& binding, const std::vector<std::string>& values
   if (!values.empty()) {
     const size_t first = binding.repeats ? 0 : values.size() - 1;
     for (size_t i = first; i < values.size(); ++i) {
-      binding.set(values[i],
-                  fmt::format("{} {}", shown_name(binding.name, command_), shorten(values[i])));
+      const std::string name(shown_name(binding.name, command_));
+      binding.set({values[i], name, fmt::format("{} {}", name, shorten(values[i])), false});
     }
     return;
   }
   if (binding.env.empty()) return;
   const char* value = std::getenv(std::string(binding.env).c_str());
   if (value && *value) {
-    binding.set(value, fmt::format("{}={} (environment)", binding.env, shorten(value)));
+    binding.set({value, fmt::format("{} (environment)", binding.env),
+                 fmt::format("{}={} (environment)", binding.env, shorten(value)), true});
   }
 }
 
@@ -236,32 +237,34 @@ Flags::Binding& Flags::bind(std::string_view name, Setter set) {
 }
 
 void Flags::text(std::string_view name, std::optional<std::string>& target) {
-  bind(name, [&target](const std::string& value, const std::string&) { target = value; });
+  bind(name, [&target](const Given& given) { target = given.value; });
+}
+
+void Flags::text(std::string_view name, std::optional<Given>& target) {
+  bind(name, [&target](const Given& given) { target = given; });
 }
 
 void Flags::texts(std::string_view name, std::vector<std::string>& target) {
-  bind(name, [&target](const std::string& value, const std::string&) {
-    target.push_back(value);
-  }).repeats = true;
+  bind(name, [&target](const Given& given) { target.push_back(given.value); }).repeats = true;
 }
 
 void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64_t min,
                     int64_t max) {
-  bind(name, [&target, min, max](const std::string& value, const std::string& shown) {
-    target = parse_integer(value);
-    if (!target) bad_use(fmt::format("{}: not a whole number", shown));
+  bind(name, [&target, min, max](const Given& given) {
+    target = parse_integer(given.value);
+    if (!target) bad_use(fmt::format("{}: not a whole number", given.shown));
     if (*target < min || *target > max) {
-      bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
+      bad_use(fmt::format("{}: out of range; give {} to {}", given.shown, min, max));
     }
   });
 }
 
 void Flags::number(std::string_view name, std::optional<double>& target, double min, double max) {
-  bind(name, [&target, min, max](const std::string& value, const std::string& shown) {
-    target = parse_number(value);
-    if (!target) bad_use(fmt::format("{}: not a number", shown));
+  bind(name, [&target, min, max](const Given& given) {
+    target = parse_number(given.value);
+    if (!target) bad_use(fmt::format("{}: not a number", given.shown));
     if (*target < min || *target > max) {
-      bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
+      bad_use(fmt::format("{}: out of range; give {} to {}", given.shown, min, max));
     }
   });
 }
@@ -271,7 +274,7 @@ void Flags::toggle(std::string_view name, bool& target) {
   if (!flag || !flag->value.empty()) {
     throw std::logic_error(fmt::format("flag table: no switch {} for {}", name, command_));
   }
-  bind(name, [&target](const std::string&, const std::string&) { target = true; });
+  bind(name, [&target](const Given&) { target = true; });
 }
 
 void Flags::positional(std::string_view name, std::string_view help, std::string& target) {

@@ -276,7 +276,7 @@ std::string inspect_text(const gguf::File& file, const std::string& architecture
 }
 
 ExitCode inspect(const InspectOptions& options) {
-  const gguf::File file = open_source("-m", options.engine.model);
+  const gguf::File file = open_model_source(options.engine);
   const std::string architecture = file.string("general.architecture").value_or("");
   std::shared_ptr<const model::Model> model;
   if (model::find_architecture(architecture)) {

@@ -80,6 +80,37 @@ class OneValueEach(Case):
         self.refused("run", "-m", TINY, "-p", "a", env={"LLAMA_ARG_CTX_SIZE": "-4"},
                      says="LLAMA_ARG_CTX_SIZE=-4 (environment): out of range")
 
+    def test_a_variable_of_a_text_flag_is_named(self):
+        tiny = {"LLAMA_ARG_MODEL": TINY}
+        other = self.temporary("other.gguf")
+        self.check("synth", "llama-tiny,vocab=300", "-o", other)
+        for variables, flags, says in (
+                ({"LLAMA_ARG_MODEL": "absent.gguf"}, [], "LLAMA_ARG_MODEL (environment): absent.gguf: cannot open"),
+                ({"LLAMA_ARG_MODEL": "synth:odd"}, [], "LLAMA_ARG_MODEL (environment): \"synth:odd\": no shape"),
+                ({"LLAMA_ARG_CACHE_TYPE_K": "q9"}, [], "LLAMA_ARG_CACHE_TYPE_K=q9 (environment): not a KV type"),
+                ({"LLAMA_ARG_CACHE_TYPE_V": "q9"}, [], "LLAMA_ARG_CACHE_TYPE_V=q9 (environment): not a KV type"),
+                ({"LLAMA_ARG_SPEC_TYPE": "frob"}, [], "LLAMA_ARG_SPEC_TYPE (environment): \"frob\" is not a draft"),
+                ({"LLAMA_ARG_SPEC_TYPE": "replay"}, [], "LLAMA_ARG_SPEC_TYPE=replay (environment): drafts from a"),
+                ({"LLAMA_ARG_SPEC_TYPE": "model"}, [], "LLAMA_ARG_SPEC_TYPE=model (environment): model needs a draft"),
+                ({"LLAMA_ARG_SPEC_TYPE": "ngram"}, ["-md", other],
+                 "LLAMA_ARG_SPEC_TYPE=ngram (environment) contradict each other"),
+                ({"LLAMA_ARG_SPEC_DRAFT_MODEL": str(other)}, [], "(environment): its vocabulary is not the model's"),
+                ({"LLAMA_ARG_SPEC_DRAFT_MODEL": "absent.gguf"}, [],
+                 "LLAMA_ARG_SPEC_DRAFT_MODEL (environment): absent.gguf: cannot open"),
+                ({"LLAMA_ARG_CHAT_TEMPLATE": "frob"}, ["-cnv", "-st"],
+                 "LLAMA_ARG_CHAT_TEMPLATE (environment) \"frob\" is no name"),
+                ({"LLAMA_ARG_CHAT_TEMPLATE": "{% for"}, ["-cnv", "-st"],
+                 "chat template of LLAMA_ARG_CHAT_TEMPLATE (environment): "),
+                ({"LLAMA_ARG_CHAT_TEMPLATE": "{{ 1 }}"}, ["--chat-template-file", "x"],
+                 "LLAMA_ARG_CHAT_TEMPLATE (environment) and --chat-template-file contradict each other"),
+                ({"LLAMA_ARG_CHAT_TEMPLATE_FILE": "absent.jinja"}, ["-cnv", "-st"],
+                 "LLAMA_ARG_CHAT_TEMPLATE_FILE (environment): absent.jinja: cannot open")):
+            with self.subTest(variables, flags=flags):
+                code = BAD_FILE if "cannot open" in says else cli.BAD_USE
+                self.refused("run", "-p", "a", *flags, env={**tiny, **variables}, code=code, says=says)
+        self.refused("run", "-m", TINY, "-p", "a", "--spec-type", "frob", env={"LLAMA_ARG_SPEC_TYPE": "ngram"},
+                     says="--spec-type: \"frob\"")   # the flag goes before the variable
+
     def test_long_values_are_cut(self):
         long = "x" * 5000
         run = ["run", "-m", TINY, "-p", "a"]
