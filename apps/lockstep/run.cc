@@ -114,6 +114,9 @@ ExitCode run(const RunOptions& o) {
   const auto v_type = parse_kv_type(o.engine.v_type);
   const auto model = open_model(o.engine);
   const auto tokenizer = text::Tokenizer::load(model->file());
+  for (const auto* notes : {&model->notes(), &tokenizer.notes()}) {
+    for (const std::string& line : *notes) note("note: " + line);
+  }
   const auto backend = open_backend(o.engine);
 
   decode::SessionOptions session_options;
