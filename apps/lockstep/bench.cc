@@ -20,9 +20,10 @@ constexpr int64_t kDefaultRepetitions = 5;
 
 struct BenchOptions {
   EngineOptions engine;
-  std::optional<std::vector<int64_t>> prompts, generations, widths, depths, threads;
+  std::optional<std::vector<int64_t>> prompts, generations, widths, depths;
+  std::optional<std::vector<int64_t>> threads;  // one a backend, as EngineOptions has it
   std::optional<int64_t> batch, repetitions;
-  std::optional<std::string> format, trace;
+  std::optional<Given> format, trace;
   std::optional<double> slow_below;
   bool ops = false, json = false;
 };
@@ -33,24 +34,14 @@ Format choose_format(const BenchOptions& options) {
   static constexpr std::string_view kNames[] = {"md", "csv", "json", "jsonl"};
   if (!options.format) return options.json ? Format::json : Format::md;
   for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (*options.format != kNames[i]) continue;
+    if (options.format->value != kNames[i]) continue;
     const auto format = static_cast<Format>(i);
     if (options.json && format != Format::json) {
       bad_use(fmt::format("--json and -o {} contradict each other; give one", kNames[i]));
     }
     return format;
   }
-  bad_use(
-      fmt::format("-o {}: not a format; give md, csv, json or jsonl", shorten(*options.format)));
-}
-
-std::vector<int> choose_threads(const BenchOptions& options) {
-  std::vector<int> list;
-  for (const int64_t count : options.threads.value_or(std::vector<int64_t>{-1})) {
-    if (count == 0) bad_use("-t 0: no thread could work; give 1 or more");
-    list.push_back(count < 0 ? default_threads() : static_cast<int>(count));
-  }
-  return list;
+  bad_use(fmt::format("{}: not a format; give md, csv, json or jsonl", options.format->shown));
 }
 
 // What the other commands' identity has, less what no pass depends on: drafts and sampling.
@@ -92,10 +83,9 @@ ExitCode bench(const BenchOptions& options) {
   if (options.ops && format == Format::csv) {
     bad_use("--ops and -o csv: a table within a row has no place there; use md, json or jsonl");
   }
-  const std::vector<int> threads = choose_threads(options);
-  const kernels::KvType k_type = parse_kv_type("-ctk", options.engine.k_type);
-  const kernels::KvType v_type = parse_kv_type("-ctv", options.engine.v_type);
-  if (options.trace) OpTrace::check_path(*options.trace);
+  const kernels::KvType k_type = parse_kv_type(options.engine.k_type);
+  const kernels::KvType v_type = parse_kv_type(options.engine.v_type);
+  if (options.trace) OpTrace::check_path(options.trace->value);
 
   BenchLists lists;
   if (options.prompts) lists.prompts = *options.prompts;
@@ -119,9 +109,11 @@ ExitCode bench(const BenchOptions& options) {
   Json rows = Json::array(), identity, buffer;
   std::string tables;
   size_t done = 0;
-  for (const int count : threads) {
-    const std::shared_ptr<kernels::Backend> backend =
-        kernels::make_cpu_backend(options.engine.isa.value_or(""), count);
+  const std::vector<int64_t> threads = options.threads.value_or(std::vector<int64_t>{-1});
+  for (const int64_t count : threads) {
+    EngineOptions engine = options.engine;
+    engine.threads = count;
+    const std::shared_ptr<kernels::Backend> backend = open_backend(engine);
     BenchRunner runner(model, backend, spec);
     // Of the whole file: md has no place for it, and need not wait.
     if (format != Format::md || trace) {
@@ -129,7 +121,8 @@ ExitCode bench(const BenchOptions& options) {
     }
     buffer = buffer_json(runner.meter());
     if (format == Format::md && done == 0) {
-      print(fmt::format("{}{}, {}, KV {} and {}\n{}\n\n{}", escape(*options.engine.model, 200),
+      print(fmt::format("{}{}, {}, KV {} and {}\n{}\n\n{}",
+                        escape(options.engine.model->value, 200),
                         model->synthetic() ? " (synthetic weights)" : "", backend->info().isa,
                         kernels::kv_type_name(k_type), kernels::kv_type_name(v_type),
                         buffer_text(runner.meter()), report.md_header()));
@@ -177,7 +170,7 @@ ExitCode bench(const BenchOptions& options) {
   }
   if (trace) {
     identity.erase("threads");  // each pass of the trace has its own
-    std::move(*trace).write(*options.trace, identity);
+    std::move(*trace).write(options.trace->value, identity);
   }
   return ExitCode::ok;
 }

@@ -178,6 +178,18 @@ std::optional<Bandwidth> choose_bandwidth(const InspectOptions& options) {
   return Bandwidth{readings[kReadings / 2], meter.threads()};
 }
 
+// What `run` would say of the file, and why it would refuse its tokenizer.
+std::vector<std::string> notes_of(const model::Model& model) {
+  std::vector<std::string> notes = model.notes();
+  try {
+    const auto tokenizer = text::Tokenizer::load(model.file());
+    notes.insert(notes.end(), tokenizer.notes().begin(), tokenizer.notes().end());
+  } catch (const Error& error) {
+    notes.push_back(fmt::format("the tokenizer cannot be used: {}", error.what()));
+  }
+  return notes;
+}
+
 Json inspect_json(const gguf::File& file, const std::string& architecture,
                   const model::Model* model, const std::optional<Bandwidth>& bandwidth) {
   Json types = Json::array();
@@ -202,6 +214,10 @@ Json inspect_json(const gguf::File& file, const std::string& architecture,
                        {"ne", std::vector<int64_t>(tensor.ne, tensor.ne + tensor.n_dims)},
                        {"bytes", tensor.data.size()}});
   }
+  Json notes = Json::array();
+  if (model) {
+    for (const std::string& line : notes_of(*model)) notes.push_back(text::well_formed_utf8(line));
+  }
   Json out{{"schema", "lockstep.inspect/1"},
            {"file", text::well_formed_utf8(file.name())},
            {"sha256", to_hex(hash_file(file))},
@@ -218,6 +234,7 @@ Json inspect_json(const gguf::File& file, const std::string& architecture,
            {"pass_bytes", Json()},
            {"kv_bytes_per_position", Json()},
            {"ceiling", Json()},
+           {"notes", notes},
            {"metadata", metadata},
            {"tensors", tensors}};
   if (!model) return out;
@@ -288,6 +305,7 @@ std::string inspect_text(const gguf::File& file, const std::string& architecture
     const Json shape = hyperparameters_json(model->hyperparameters());
     for (const auto& [key, value] : shape.items()) out += fmt::format(" {}={}", key, value.dump());
     out += "\n";
+    for (const std::string& line : notes_of(*model)) out += "note          " + escape(line) + "\n";
   }
   out += fmt::format("\nmetadata ({})\n", file.metadata().size());
   for (const auto& [key, value] : file.metadata()) {
@@ -303,7 +321,7 @@ std::string inspect_text(const gguf::File& file, const std::string& architecture
 }
 
 ExitCode inspect(const InspectOptions& options) {
-  const gguf::File file = open_source("-m", options.engine.model);
+  const gguf::File file = open_model_source(options.engine);
   const std::string architecture = file.string("general.architecture").value_or("");
   std::shared_ptr<const model::Model> model;
   if (model::find_architecture(architecture)) {

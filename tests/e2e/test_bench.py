@@ -223,7 +223,7 @@ class WrongUse(CliTest):
                             (["-d", "0,2040"], "the model has 2048"), (["-p", "2049"], "the model has 2048"),
                             (["-p", "0", "-n", "0", "-w", "none"], "nothing to measure"),
                             (["-o", "yaml"], "-o yaml: not a format"), (["-o", "csv", "--json"], "contradict"),
-                            (["-o", "csv", "--ops"], "--ops and -o csv"), (["-r", "0"], "-r 0"), (["-t", "0"], "-t 0"),
+                            (["-o", "csv", "--ops"], "--ops and -o csv"), (["-r", "0"], "-r 0"), 
                             (["-t", "1,x"], "-t 1,x"), (["-b", "0"], "-b 0"), (["--isa", "sse9"], "sse9"),
                             (["-ctk", "q4_0"], "-ctk q4_0"), (["--slow-below", "-1"], "--slow-below"),
                             (["extra"], "extra: not expected")):
