@@ -145,7 +145,7 @@ step asan ctest sanitized asan -L unit -LE "control|slow|real" -E "^math_" || tr
 step tsan ctest sanitized tsan -L threads || true
 
 say "fuzzing ($fuzz_seconds s each)"
-step build-fuzz none build fuzz || true
+step build-fuzz none build fuzz fuzz || true
 for binary in build/fuzz/tests/fuzz/fuzz_*; do
   [ -x "$binary" ] && [ -f "$binary" ] || continue
   beside "$(basename "$binary")" one fuzz "$binary"

@@ -58,7 +58,7 @@ ChatResult chat_loop(decode::Session& session, const model::Model& model,
                      const text::Tokenizer& tokenizer, const ChatOptions& options,
                      AnswerOptions answer_options) {
   auto chat = text::ChatTemplate::for_model(model.file(), tokenizer, options.chat_template, {},
-                                            options.template_file);
+                                            options.template_file, options.template_name);
   const Interrupts interrupts;
   chat.set_cancel(&Interrupts::flag());
   answer_options.interrupted = &Interrupts::flag();

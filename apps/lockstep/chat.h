@@ -13,7 +13,8 @@ namespace lockstep::app {
 
 struct ChatOptions {
   std::optional<std::string> system, first, chat_template;
-  std::string template_file;  // where chat_template was read from, "" for the command line
+  std::string template_file;  // where chat_template was read from, "" for a value
+  std::string template_name;  // what messages call that value
   bool single_turn = false;   // `first` is text then, even "/exit"
   bool json = false;          // the caller prints the answer
 };

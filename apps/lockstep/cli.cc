@@ -14,8 +14,10 @@
 namespace lockstep::app {
 namespace {
 
+constexpr size_t kMaxList = 64;  // numbers of a list
+
 bool takes(const Flag& flag, std::string_view command) {
-  if (flag.kind != FlagKind::used) return true;
+  if (flag.commands.empty()) return true;
   const std::vector<std::string_view> commands = split_names(flag.commands);
   return std::find(commands.begin(), commands.end(), command) != commands.end();
 }
@@ -67,6 +69,20 @@ void refuse(const Flag& flag, std::string_view name) {
 bool is_switch(std::string_view text) {
   return text == "on" || text == "off" || text == "auto" || text == "0" || text == "1" ||
          text == "true" || text == "false" || text == "enabled" || text == "disabled";
+}
+
+// Whether an optional value takes the next word along.
+bool fits_optional(const Flag& flag, std::string_view word) {
+  return flag.value == "[on|off|auto]" ? is_switch(word) : parse_number(word).has_value();
+}
+
+double checked_number(const Given& given, double min, double max) {
+  const std::optional<double> number = parse_number(given.value);
+  if (!number) bad_use(fmt::format("{}: not a number", given.shown));
+  if (*number < min || *number > max) {
+    bad_use(fmt::format("{}: out of range; give {} to {}", given.shown, min, max));
+  }
+  return *number;
 }
 
 // CLI11 writes the help. It knows short names of one letter only; help shows the table's names and
@@ -127,10 +143,6 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
-std::string shorten(std::string_view text) {
-  return escape(text, 100);
-}
-
 bool has_flag(std::string_view command, std::string_view name) {
   return find_flag(name, command) != nullptr;
 }
@@ -177,7 +189,7 @@ bool Flags::parse(const std::vector<std::string>& arguments) {
           bad_use(fmt::format("{}: needs a value: {} {}", name, name, flag->value));
         }
         value = arguments[++i];
-      } else if (i + 1 < arguments.size() && is_switch(arguments[i + 1])) {
+      } else if (i + 1 < arguments.size() && fits_optional(*flag, arguments[i + 1])) {
         value = arguments[++i];
       }
     }
@@ -216,15 +228,16 @@ void Flags::apply(const Binding& binding, const std::vector<std::string>& values
   if (!values.empty()) {
     const size_t first = binding.repeats ? 0 : values.size() - 1;
     for (size_t i = first; i < values.size(); ++i) {
-      binding.set(values[i],
-                  fmt::format("{} {}", shown_name(binding.name, command_), shorten(values[i])));
+      const std::string name(shown_name(binding.name, command_));
+      binding.set({values[i], name, fmt::format("{} {}", name, shorten(values[i])), false});
     }
     return;
   }
   if (binding.env.empty()) return;
   const char* value = std::getenv(std::string(binding.env).c_str());
   if (value && *value) {
-    binding.set(value, fmt::format("{}={} (environment)", binding.env, shorten(value)));
+    binding.set({value, fmt::format("{} (environment)", binding.env),
+                 fmt::format("{}={} (environment)", binding.env, shorten(value)), true});
   }
 }
 
@@ -240,33 +253,64 @@ Flags::Binding& Flags::bind(std::string_view name, Setter set) {
 }
 
 void Flags::text(std::string_view name, std::optional<std::string>& target) {
-  bind(name, [&target](const std::string& value, const std::string&) { target = value; });
+  bind(name, [&target](const Given& given) { target = given.value; });
+}
+
+void Flags::text(std::string_view name, std::optional<Given>& target) {
+  bind(name, [&target](const Given& given) { target = given; });
 }
 
 void Flags::texts(std::string_view name, std::vector<std::string>& target) {
-  bind(name, [&target](const std::string& value, const std::string&) {
-    target.push_back(value);
-  }).repeats = true;
+  bind(name, [&target](const Given& given) { target.push_back(given.value); }).repeats = true;
 }
 
 void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64_t min,
                     int64_t max) {
-  bind(name, [&target, min, max](const std::string& value, const std::string& shown) {
-    target = parse_integer(value);
-    if (!target) bad_use(fmt::format("{}: not a whole number", shown));
+  bind(name, [&target, min, max](const Given& given) {
+    target = parse_integer(given.value);
+    if (!target) bad_use(fmt::format("{}: not a whole number", given.shown));
     if (*target < min || *target > max) {
-      bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
+      bad_use(fmt::format("{}: out of range; give {} to {}", given.shown, min, max));
     }
   });
 }
 
 void Flags::number(std::string_view name, std::optional<double>& target, double min, double max) {
-  bind(name, [&target, min, max](const std::string& value, const std::string& shown) {
-    target = parse_number(value);
-    if (!target) bad_use(fmt::format("{}: not a number", shown));
-    if (*target < min || *target > max) {
-      bad_use(fmt::format("{}: out of range; give {} to {}", shown, min, max));
+  bind(name, [&target, min, max](const Given& given) { target = checked_number(given, min, max); });
+}
+
+void Flags::integers(std::string_view name, std::optional<std::vector<int64_t>>& target,
+                     int64_t min, int64_t max, bool none) {
+  bind(name, [&target, min, max, none](const Given& given) {
+    const std::string_view value = given.value;
+    target.emplace();
+    if (none && value == "none") return;
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(',', begin), value.size());
+      const std::optional<int64_t> number = parse_integer(value.substr(begin, end - begin));
+      if (!number) {
+        bad_use(fmt::format("{}: not a list of whole numbers with commas between them, as in 1,2,4",
+                            given.shown));
+      }
+      if (*number < min || *number > max) {
+        bad_use(
+            fmt::format("{}: {} is out of range; give {} to {}", given.shown, *number, min, max));
+      }
+      if (target->size() == kMaxList) {
+        bad_use(fmt::format("{}: more than {} numbers; give fewer", given.shown, kMaxList));
+      }
+      target->push_back(*number);
+      begin = end + 1;
     }
+  });
+}
+
+void Flags::number_or_none(std::string_view name, std::optional<double>& target, bool& given,
+                           double min, double max) {
+  bind(name, [&target, &given, min, max](const Given& value) {
+    given = true;
+    target.reset();
+    if (!value.value.empty()) target = checked_number(value, min, max);
   });
 }
 
@@ -275,7 +319,7 @@ void Flags::toggle(std::string_view name, bool& target) {
   if (!flag || !flag->value.empty()) {
     throw std::logic_error(fmt::format("flag table: no switch {} for {}", name, command_));
   }
-  bind(name, [&target](const std::string&, const std::string&) { target = true; });
+  bind(name, [&target](const Given&) { target = true; });
 }
 
 void Flags::positional(std::string_view name, std::string_view help, std::string& target) {

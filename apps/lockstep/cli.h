@@ -14,6 +14,15 @@
 
 namespace lockstep::app {
 
+// A value, and what messages call it. Errors about a value that an environment variable gave name
+// the variable: nobody finds a flag that they did not write.
+struct Given {
+  std::string value;
+  std::string name;   // "-ctk", or "LLAMA_ARG_CACHE_TYPE_K (environment)"
+  std::string shown;  // "-ctk junk", or "LLAMA_ARG_CACHE_TYPE_K=junk (environment)"
+  bool from_environment = false;
+};
+
 // Binds the flags of one command. Every name is a row of the table that lists this command; its
 // help, value name and environment variable come from there. Values are checked here, so that every
 // command refuses in the same words.
@@ -22,9 +31,16 @@ class Flags {
   Flags(CLI::App& app, std::string_view command);
 
   void text(std::string_view name, std::optional<std::string>& target);
+  void text(std::string_view name, std::optional<Given>& target);  // for values that messages quote
   void texts(std::string_view name, std::vector<std::string>& target);
   void integer(std::string_view name, std::optional<int64_t>& target, int64_t min, int64_t max);
   void number(std::string_view name, std::optional<double>& target, double min, double max);
+  // Numbers with commas between them; with `none` that word too, which is an empty list.
+  void integers(std::string_view name, std::optional<std::vector<int64_t>>& target, int64_t min,
+                int64_t max, bool none = false);
+  // A flag whose number may be left out; given says whether it was there at all.
+  void number_or_none(std::string_view name, std::optional<double>& target, bool& given, double min,
+                      double max);
   void toggle(std::string_view name, bool& target);
   // One argument without a name.
   void positional(std::string_view name, std::string_view help, std::string& target);
@@ -37,8 +53,7 @@ class Flags {
   bool parse(const std::vector<std::string>& arguments);
 
  private:
-  // value, and what messages call it: "-t junk", or "LLAMA_ARG_THREADS=junk (environment)".
-  using Setter = std::function<void(const std::string& value, const std::string& shown)>;
+  using Setter = std::function<void(const Given& given)>;
   struct Binding {
     std::string_view name;  // the flag's long name
     std::string_view env;
@@ -59,8 +74,16 @@ std::optional<int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);  // "inf" too, never "nan"
 
 [[noreturn]] void bad_use(std::string_view message);
-// A value from the command line as messages quote it: escaped, and cut where it is long.
-std::string shorten(std::string_view text);
+// read(value); an Error in it is said of the variable where the value came from one.
+template <typename Read>
+auto naming_environment(const Given& given, Read read) {
+  try {
+    return read(given.value);
+  } catch (const Error& error) {
+    if (!given.from_environment) throw;
+    throw Error(error.code(), given.name + ": " + error.what());
+  }
+}
 // Whether the command has the flag.
 bool has_flag(std::string_view command, std::string_view name);
 
@@ -75,6 +98,7 @@ struct Command {
 Runner set_up_run(Flags& flags);
 Runner set_up_prove(Flags& flags);
 Runner set_up_eval(Flags& flags);
+Runner set_up_bench(Flags& flags);
 Runner set_up_inspect(Flags& flags);
 Runner set_up_tokenize(Flags& flags);
 Runner set_up_synth(Flags& flags);

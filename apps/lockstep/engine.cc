@@ -66,26 +66,33 @@ void EngineOptions::bind_context(Flags& flags) {
   flags.integer("--ubatch-size", chunk, 1, kMaxChunk);
 }
 
-gguf::File open_source(std::string_view flag, const std::optional<std::string>& source) {
-  if (!source || source->empty()) {
-    bad_use(fmt::format("no model; name a GGUF file with {} FILE", flag));
+gguf::File open_source(const Given& source) {
+  if (source.value.empty()) {
+    bad_use(fmt::format("{}: the name is empty; name a GGUF file", source.name));
   }
-  if (source->starts_with(kSynthPrefix)) return synth::make_in_memory(synth::parse_synth(*source));
-  return gguf::File::open(*source);
+  return naming_environment(source, [](const std::string& value) {
+    return value.starts_with(kSynthPrefix) ? synth::make_in_memory(synth::parse_synth(value))
+                                           : gguf::File::open(value);
+  });
+}
+
+gguf::File open_model_source(const EngineOptions& options) {
+  if (!options.model) bad_use("no model; name a GGUF file with -m FILE");
+  return open_source(*options.model);
 }
 
 std::shared_ptr<const model::Model> open_model(const EngineOptions& options) {
-  return model::Model::load(open_source("-m", options.model));
+  return model::Model::load(open_model_source(options));
 }
 
-std::shared_ptr<const model::Model> open_drafter(const std::string& source,
+std::shared_ptr<const model::Model> open_drafter(const Given& source,
                                                  const text::Tokenizer& target) {
-  auto drafter = model::Model::load(open_source("-md", source));
+  auto drafter = model::Model::load(open_source(source));
   const auto difference = text::first_difference(target, text::Tokenizer::load(drafter->file()));
   if (difference) {
-    bad_use(fmt::format(
-        "-md {}: its vocabulary is not the model's: {}; use a drafter of the same family", source,
-        *difference));
+    bad_use(
+        fmt::format("{}: its vocabulary is not the model's: {}; use a drafter of the same family",
+                    source.shown, *difference));
   }
   return drafter;
 }
@@ -103,13 +110,12 @@ std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options) {
                                    threads <= 0 ? default_threads() : static_cast<int>(threads));
 }
 
-kernels::KvType parse_kv_type(std::string_view flag, const std::optional<std::string>& name) {
+kernels::KvType parse_kv_type(const std::optional<Given>& name) {
   if (!name) return kernels::KvType::f16;
   for (const auto type : {kernels::KvType::f32, kernels::KvType::f16, kernels::KvType::q8_0}) {
-    if (*name == kernels::kv_type_name(type)) return type;
+    if (name->value == kernels::kv_type_name(type)) return type;
   }
-  bad_use(fmt::format("{} {}: not a KV type of this build; give f32, f16 or q8_0", flag,
-                      shorten(*name)));
+  bad_use(fmt::format("{}: not a KV type of this build; give f32, f16 or q8_0", name->shown));
 }
 
 int64_t choose_context(const EngineOptions& options, const model::Model& model,

@@ -22,7 +22,8 @@ inline constexpr int64_t kMaxTemplateBytes = 4'000'000;  // the longest in use h
 inline constexpr int64_t kDefaultKvBytes = 1LL << 30;    // what the default context may take
 
 struct EngineOptions {
-  std::optional<std::string> model, isa, k_type, v_type;
+  std::optional<Given> model, k_type, v_type;
+  std::optional<std::string> isa;
   std::optional<int64_t> threads, context, chunk;
 
   void bind_model(Flags& flags) { flags.text("--model", model); }
@@ -31,19 +32,22 @@ struct EngineOptions {
   void bind_context(Flags& flags);   // -c, -ub
 };
 
-// The file of -m, or the model that a synth: source describes. Errors name the source.
-gguf::File open_source(std::string_view flag, const std::optional<std::string>& source);
+// The file of -m or -md, or the model that a synth: source describes. Errors name the source, and
+// the variable it came from.
+gguf::File open_source(const Given& source);
+// That of -m, which must be there.
+gguf::File open_model_source(const EngineOptions& options);
 std::shared_ptr<const model::Model> open_model(const EngineOptions& options);
 
 // The draft model of -md. Throws Error(bad_use), naming the first difference, when its vocabulary
 // is not the target's.
-std::shared_ptr<const model::Model> open_drafter(const std::string& source,
+std::shared_ptr<const model::Model> open_drafter(const Given& source,
                                                  const text::Tokenizer& target);
 
 int default_threads();
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options);
 
-kernels::KvType parse_kv_type(std::string_view flag, const std::optional<std::string>& name);
+kernels::KvType parse_kv_type(const std::optional<Given>& name);
 
 // -c as given; without it the training context, but no more than fits kDefaultKvBytes.
 int64_t choose_context(const EngineOptions& options, const model::Model& model,

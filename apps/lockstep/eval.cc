@@ -289,8 +289,8 @@ ExitCode eval(const EvalOptions& options) {
     bad_use(options.ids_file ? "--ids and -f contradict each other; give one"
                              : "nothing to evaluate; give --ids FILE.json or -f TEXT");
   }
-  const auto k_type = parse_kv_type("-ctk", options.engine.k_type);
-  const auto v_type = parse_kv_type("-ctv", options.engine.v_type);
+  const auto k_type = parse_kv_type(options.engine.k_type);
+  const auto v_type = parse_kv_type(options.engine.v_type);
   const auto model = open_model(options.engine);
   const auto backend = open_backend(options.engine);
   const int64_t context = choose_context(options.engine, *model, k_type, v_type);

@@ -20,7 +20,7 @@ struct Flag {
   std::string_view value;  // what stands for the value in help; "" takes none; "[...]" may have one
   std::string_view env;    // environment variable that stands for it, or ""
   FlagKind kind;
-  std::string_view commands;  // used: those that take it; noted and refused: "" (all take them)
+  std::string_view commands;  // those that take it; "": all do
   std::string_view text;  // used: help; noted: why it means nothing; refused: what to do instead
   std::string_view off = "";  // refused: values that switch the feature off and are accepted
 };

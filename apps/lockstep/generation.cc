@@ -42,6 +42,14 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
                       shorten(text)));
 }
 
+std::vector<draft::SourceKind> parse_types(const Given& types) {
+  try {
+    return draft::parse_spec_types(types.value);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", types.name, error.what()));
+  }
+}
+
 uint64_t draw_seed() {
   uint32_t seed = 0;  // 32 bits, so that llama.cpp takes it too
   if (::getrandom(&seed, sizeof seed, 0) != sizeof seed) {
@@ -111,19 +119,22 @@ decode::DepthPolicy DraftOptions::depth() const {
 std::shared_ptr<draft::Source> DraftOptions::open(const model::Model& target,
                                                   const text::Tokenizer& tokenizer,
                                                   std::shared_ptr<kernels::Backend> backend) const {
-  const std::vector<draft::SourceKind> kinds = types   ? draft::parse_spec_types(*types)
+  const std::vector<draft::SourceKind> kinds = types   ? parse_types(*types)
                                                : model ? std::vector{draft::SourceKind::model}
                                                        : std::vector<draft::SourceKind>{};
   for (const draft::SourceKind kind : kinds) {
     if (kind == draft::SourceKind::replay) {
-      bad_use(
-          "--spec-type replay: drafts from a recording are for lockstep prove; use ngram, suffix "
-          "or model");
+      bad_use(fmt::format(
+          "{}: drafts from a recording are for lockstep prove; use ngram, suffix or model",
+          types->shown));
+    }
+    if (kind == draft::SourceKind::model && !model) {
+      bad_use(fmt::format("{}: model needs a draft model; give one with -md", types->shown));
     }
   }
   if (model && std::find(kinds.begin(), kinds.end(), draft::SourceKind::model) == kinds.end()) {
-    bad_use(fmt::format("-md {} and --spec-type {} contradict each other; add model to the list",
-                        *model, *types));
+    bad_use(fmt::format("{} and {} contradict each other; add model to the list", model->shown,
+                        types->shown));
   }
   draft::SourceConfig config;
   if (model) config.draft_model = open_drafter(*model, tokenizer);

@@ -30,7 +30,7 @@ struct SamplingOptions {
 };
 
 struct DraftOptions {
-  std::optional<std::string> model, types;
+  std::optional<Given> model, types;
   std::optional<int64_t> n_max, n_min;
   std::optional<double> p_min;
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "base/memory_bandwidth.h"
 #include "base/sha256.h"
 #include "cli.h"
 #include "engine.h"
@@ -21,7 +22,8 @@ constexpr int64_t kWidths[] = {1, 2, 4, 8, 16};
 
 struct InspectOptions {
   EngineOptions engine;
-  std::optional<double> bandwidth;
+  std::optional<double> bandwidth;  // GB/s
+  bool ceiling = false;             // --bandwidth was given, with or without a number
   bool json = false;
 };
 
@@ -159,8 +161,37 @@ Json hyperparameters_json(const model::Hyperparameters& h) {
           {"window", h.window},       {"tied_embeddings", h.tied_embeddings}};
 }
 
+// The read bandwidth that the ceiling is for.
+struct Bandwidth {
+  double gb_s = 0;
+  int threads = 0;  // that measured it; 0: it was given
+};
+
+std::optional<Bandwidth> choose_bandwidth(const InspectOptions& options) {
+  if (!options.ceiling) return std::nullopt;
+  if (options.bandwidth) return Bandwidth{*options.bandwidth, 0};
+  constexpr int kReadings = 15;
+  BandwidthMeter meter(default_threads());
+  std::vector<double> readings;
+  for (int i = 0; i < kReadings; ++i) readings.push_back(meter.read().gb_s);
+  std::nth_element(readings.begin(), readings.begin() + kReadings / 2, readings.end());
+  return Bandwidth{readings[kReadings / 2], meter.threads()};
+}
+
+// What `run` would say of the file, and why it would refuse its tokenizer.
+std::vector<std::string> notes_of(const model::Model& model) {
+  std::vector<std::string> notes = model.notes();
+  try {
+    const auto tokenizer = text::Tokenizer::load(model.file());
+    notes.insert(notes.end(), tokenizer.notes().begin(), tokenizer.notes().end());
+  } catch (const Error& error) {
+    notes.push_back(fmt::format("the tokenizer cannot be used: {}", error.what()));
+  }
+  return notes;
+}
+
 Json inspect_json(const gguf::File& file, const std::string& architecture,
-                  const model::Model* model, const InspectOptions& options) {
+                  const model::Model* model, const std::optional<Bandwidth>& bandwidth) {
   Json types = Json::array();
   int64_t parameters = 0;
   for (const auto& [name, count] : count_types(file)) {
@@ -183,6 +214,10 @@ Json inspect_json(const gguf::File& file, const std::string& architecture,
                        {"ne", std::vector<int64_t>(tensor.ne, tensor.ne + tensor.n_dims)},
                        {"bytes", tensor.data.size()}});
   }
+  Json notes = Json::array();
+  if (model) {
+    for (const std::string& line : notes_of(*model)) notes.push_back(text::well_formed_utf8(line));
+  }
   Json out{{"schema", "lockstep.inspect/1"},
            {"file", text::well_formed_utf8(file.name())},
            {"sha256", to_hex(hash_file(file))},
@@ -199,6 +234,7 @@ Json inspect_json(const gguf::File& file, const std::string& architecture,
            {"pass_bytes", Json()},
            {"kv_bytes_per_position", Json()},
            {"ceiling", Json()},
+           {"notes", notes},
            {"metadata", metadata},
            {"tensors", tensors}};
   if (!model) return out;
@@ -206,20 +242,23 @@ Json inspect_json(const gguf::File& file, const std::string& architecture,
   Json passes = Json::array(), kv = Json::object(), ceiling = Json::array();
   for (const Costs::Row& row : costs.rows) {
     passes.push_back({{"width", row.width}, {"depth", row.depth}, {"bytes", row.bytes}});
-    if (options.bandwidth && row.width == 1) {
+    if (bandwidth && row.width == 1) {
       ceiling.push_back({{"depth", row.depth},
-                         {"tok_s", *options.bandwidth * 1e9 / static_cast<double>(row.bytes)}});
+                         {"tok_s", bandwidth->gb_s * 1e9 / static_cast<double>(row.bytes)}});
     }
   }
   for (const auto& [type, bytes] : costs.kv_bytes) kv[type] = bytes;
   out["pass_bytes"] = passes;
   out["kv_bytes_per_position"] = kv;
-  if (options.bandwidth)
-    out["ceiling"] = {{"bandwidth_gb_s", *options.bandwidth}, {"rows", ceiling}};
+  if (bandwidth) {
+    out["ceiling"] = {{"bandwidth_gb_s", bandwidth->gb_s},
+                      {"measured_threads", bandwidth->threads ? Json(bandwidth->threads) : Json()},
+                      {"rows", ceiling}};
+  }
   return out;
 }
 
-std::string costs_text(const Costs& costs, const std::optional<double>& bandwidth) {
+std::string costs_text(const Costs& costs, const std::optional<Bandwidth>& bandwidth) {
   std::string out =
       "\nbytes a pass must read (KV f16), by rows of the pass and remembered positions\n";
   out += fmt::format("  {:>8}", "width");
@@ -233,10 +272,15 @@ std::string costs_text(const Costs& costs, const std::optional<double>& bandwidt
   for (const auto& [type, bytes] : costs.kv_bytes) out += fmt::format("  {} {}", type, bytes);
   out += "\n";
   if (bandwidth) {
-    out += fmt::format("\nceiling at {} GB/s, tokens a second one at a time:", *bandwidth);
+    out +=
+        bandwidth->threads == 0
+            ? fmt::format("\nceiling at {} GB/s", bandwidth->gb_s)
+            : fmt::format("\nceiling at {:.1f} GB/s, read just now by {} thread{}", bandwidth->gb_s,
+                          bandwidth->threads, bandwidth->threads == 1 ? "" : "s");
+    out += ", tokens a second one at a time:";
     for (const Costs::Row& row : costs.rows) {
       if (row.width != 1) continue;
-      out += fmt::format("  {:.1f} (at {})", *bandwidth * 1e9 / static_cast<double>(row.bytes),
+      out += fmt::format("  {:.1f} (at {})", bandwidth->gb_s * 1e9 / static_cast<double>(row.bytes),
                          row.depth);
     }
     out += "\n";
@@ -245,7 +289,7 @@ std::string costs_text(const Costs& costs, const std::optional<double>& bandwidt
 }
 
 std::string inspect_text(const gguf::File& file, const std::string& architecture,
-                         const model::Model* model, const InspectOptions& options) {
+                         const model::Model* model, const std::optional<Bandwidth>& bandwidth) {
   const auto types = count_types(file);
   int64_t parameters = 0;
   for (const auto& [name, count] : types) parameters += count.elements;
@@ -261,6 +305,7 @@ std::string inspect_text(const gguf::File& file, const std::string& architecture
     const Json shape = hyperparameters_json(model->hyperparameters());
     for (const auto& [key, value] : shape.items()) out += fmt::format(" {}={}", key, value.dump());
     out += "\n";
+    for (const std::string& line : notes_of(*model)) out += "note          " + escape(line) + "\n";
   }
   out += fmt::format("\nmetadata ({})\n", file.metadata().size());
   for (const auto& [key, value] : file.metadata()) {
@@ -271,12 +316,12 @@ std::string inspect_text(const gguf::File& file, const std::string& architecture
     out += fmt::format("  {:<8} {:>6} tensors  {:>14} elements  {:>10}\n", name, count.tensors,
                        count.elements, human_bytes(static_cast<double>(count.bytes)));
   }
-  if (model) out += costs_text(costs_of(*model), options.bandwidth);
+  if (model) out += costs_text(costs_of(*model), bandwidth);
   return out;
 }
 
 ExitCode inspect(const InspectOptions& options) {
-  const gguf::File file = open_source("-m", options.engine.model);
+  const gguf::File file = open_model_source(options.engine);
   const std::string architecture = file.string("general.architecture").value_or("");
   std::shared_ptr<const model::Model> model;
   if (model::find_architecture(architecture)) {
@@ -290,10 +335,12 @@ ExitCode inspect(const InspectOptions& options) {
         "architecture \"{}\" is not one of this version ({}): the file is shown, but cannot be run",
         architecture, known));
   }
+  const std::optional<Bandwidth> bandwidth =
+      model ? choose_bandwidth(options) : std::optional<Bandwidth>();
   if (options.json) {
-    print_json(inspect_json(file, architecture, model.get(), options));
+    print_json(inspect_json(file, architecture, model.get(), bandwidth));
   } else {
-    print(inspect_text(file, architecture, model.get(), options));
+    print(inspect_text(file, architecture, model.get(), bandwidth));
   }
   return ExitCode::ok;
 }
@@ -303,7 +350,7 @@ ExitCode inspect(const InspectOptions& options) {
 Runner set_up_inspect(Flags& flags) {
   const auto options = std::make_shared<InspectOptions>();
   options->engine.bind_model(flags);
-  flags.number("--bandwidth", options->bandwidth, 1e-3, 1e9);
+  flags.number_or_none("--bandwidth", options->bandwidth, options->ceiling, 1e-3, 1e9);
   flags.toggle("--json", options->json);
   flags.describe(
       "Shows a model file: metadata, tensors by type, what a pass must read, the ceiling.",

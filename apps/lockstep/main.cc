@@ -20,6 +20,7 @@ constexpr Command kCommands[] = {
     {"run", "complete a prompt, or chat", set_up_run},
     {"prove", "show that drafts, widths, threads and chunks change no bit", set_up_prove},
     {"eval", "log-probabilities and perplexity of a text", set_up_eval},
+    {"bench", "time passes of a model against the memory bandwidth", set_up_bench},
     {"inspect", "what is in a model file, and what a token costs", set_up_inspect},
     {"tokenize", "text to token ids", set_up_tokenize},
     {"synth", "write a model with random weights", set_up_synth},

@@ -22,7 +22,8 @@ struct RunOptions {
   EngineOptions engine;
   SamplingOptions sampling;
   DraftOptions drafts;
-  std::optional<std::string> prompt, file, system, system_file, chat_template, template_file;
+  std::optional<std::string> prompt, file, system, system_file;
+  std::optional<Given> chat_template, template_file;
   std::optional<int64_t> tokens;
   std::vector<std::string> stops;
   bool conversation = false, no_conversation = false, single_turn = false;
@@ -46,8 +47,10 @@ void check_contradictions(const RunOptions& o) {
   exclude(o.conversation, o.no_conversation, "-cnv and -no-cnv");
   exclude(o.prompt.has_value(), o.file.has_value(), "-p and -f");
   exclude(o.system.has_value(), o.system_file.has_value(), "-sys and -sysf");
-  exclude(o.chat_template.has_value(), o.template_file.has_value(),
-          "--chat-template and --chat-template-file");
+  if (o.chat_template && o.template_file) {
+    bad_use(fmt::format("{} and {} contradict each other; give one", o.chat_template->name,
+                        o.template_file->name));
+  }
   exclude(o.escape, o.no_escape, "-e and --no-escape");
   exclude(o.display_prompt, o.no_display_prompt, "--display-prompt and --no-display-prompt");
   if (o.tokens && *o.tokens < -2) {
@@ -107,10 +110,13 @@ Json run_json(const Mode& mode, const Answer& answer, const decode::Session& ses
 
 ExitCode run(const RunOptions& o) {
   const Mode mode = choose_mode(o);
-  const auto k_type = parse_kv_type("-ctk", o.engine.k_type);
-  const auto v_type = parse_kv_type("-ctv", o.engine.v_type);
+  const auto k_type = parse_kv_type(o.engine.k_type);
+  const auto v_type = parse_kv_type(o.engine.v_type);
   const auto model = open_model(o.engine);
   const auto tokenizer = text::Tokenizer::load(model->file());
+  for (const auto* notes : {&model->notes(), &tokenizer.notes()}) {
+    for (const std::string& line : *notes) note("note: " + line);
+  }
   const auto backend = open_backend(o.engine);
 
   decode::SessionOptions session_options;
@@ -143,10 +149,15 @@ ExitCode run(const RunOptions& o) {
     if (o.system) chat.system = o.escapes() ? process_escapes(*o.system) : *o.system;
     if (o.system_file) chat.system = file_prompt(*o.system_file);
     if (o.template_file) {
-      chat.chat_template = read_text_file(*o.template_file, kMaxTemplateBytes);
-      chat.template_file = *o.template_file;
+      chat.chat_template = naming_environment(*o.template_file, [](const std::string& path) {
+        return read_text_file(path, kMaxTemplateBytes);
+      });
+      chat.template_file = o.template_file->value;
     }
-    if (o.chat_template) chat.chat_template = *o.chat_template;
+    if (o.chat_template) {
+      chat.chat_template = o.chat_template->value;
+      chat.template_name = o.chat_template->name;
+    }
     if (mode.has_prompt) chat.first = mode.prompt;
     const ChatResult result = chat_loop(session, *model, tokenizer, chat, answer_options);
     if (o.json && result.last) print_json(run_json(mode, *result.last, session));

@@ -33,8 +33,8 @@ ExitCode synth(const SynthOptions& options) {
   const auto status = std::filesystem::status(*options.output, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     // The finished file is renamed onto the name, which would replace a device or a pipe.
-    bad_use(
-        fmt::format("-o {}: is there and is not a regular file; name another", *options.output));
+    bad_use(fmt::format("-o {}: is there and is not a regular file; name another",
+                        shorten(*options.output)));
   }
   const synth::SynthSpec spec = synth::parse_synth(options.spec);
   const uint64_t total = synth::total_bytes(spec);

@@ -36,7 +36,7 @@ std::string read_text(const TokenizeOptions& options) {
 
 ExitCode tokenize(const TokenizeOptions& options) {
   const std::string text = read_text(options);
-  const auto tokenizer = text::Tokenizer::load(open_source("-m", options.engine.model));
+  const auto tokenizer = text::Tokenizer::load(open_model_source(options.engine));
   const std::vector<int32_t> ids =
       tokenizer.encode(text, !options.no_bos, !options.no_parse_special);
   if (options.json) {

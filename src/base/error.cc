@@ -68,6 +68,10 @@ std::string escape(std::string_view text, size_t max_bytes) {
   return out;
 }
 
+std::string shorten(std::string_view text) {
+  return escape(text, 100);
+}
+
 Error::Error(ExitCode code, std::string_view message)
     : std::runtime_error(escape(message)), code_(code) {}
 

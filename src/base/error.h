@@ -34,5 +34,7 @@ class Error : public std::runtime_error {
 // Text fit for one line of a terminal: control characters (C0, DEL, C1), line separators and bytes
 // that are not UTF-8 as \xNN or \u{N}; at most max_bytes of output, then "...".
 std::string escape(std::string_view text, size_t max_bytes = 2000);
+// A value that someone gave, as messages quote it: escaped, and cut where it is long.
+std::string shorten(std::string_view text);
 
 }  // namespace lockstep

@@ -45,16 +45,16 @@ SourceKind parse_name(std::string_view name) {
   }
   for (const Absent& absent : kAbsent) {
     if (absent.name == name) {
-      refuse(fmt::format("--spec-type: {} is not supported yet; {}", name, absent.instead));
+      refuse(fmt::format("{} is not supported yet; {}", name, absent.instead));
     }
   }
   if (name.starts_with("chain:")) {
-    refuse("--spec-type: chain: is not supported yet; a comma list asks its sources in order");
+    refuse("chain: is not supported yet; a comma list asks its sources in order");
   }
   refuse(
-      fmt::format("--spec-type: \"{}\" is not a draft source (none, ngram, suffix, model, replay; "
+      fmt::format("\"{}\" is not a draft source (none, ngram, suffix, model, replay; "
                   "llama.cpp's ngram-simple and draft-simple)",
-                  name));
+                  shorten(name)));
 }
 
 }  // namespace
@@ -73,10 +73,10 @@ std::vector<SourceKind> parse_spec_types(std::string_view text) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view name = text.substr(begin, end - begin);
     begin = end + 1;
-    if (name == "none") refuse("--spec-type: none stands alone");
+    if (name == "none") refuse("none stands alone");
     const SourceKind kind = parse_name(name);
     if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) {
-      refuse(fmt::format("--spec-type: {} is given twice", source_kind_name(kind)));
+      refuse(fmt::format("{} is given twice", source_kind_name(kind)));
     }
     kinds.push_back(kind);
   }
@@ -95,12 +95,12 @@ std::shared_ptr<Source> make_source(const std::vector<SourceKind>& kinds,
         sources.push_back(std::make_shared<SuffixSource>(config.suffix));
         break;
       case SourceKind::model:
-        if (!config.draft_model) refuse("--spec-type model needs a draft model; give one with -md");
+        if (!config.draft_model) refuse("source model needs a draft model");
         sources.push_back(std::make_shared<ModelSource>(config.draft_model, config.backend,
                                                         config.target_n_vocab, config.model));
         break;
       case SourceKind::replay:
-        if (!config.replay) refuse("--spec-type replay needs a recorded continuation");
+        if (!config.replay) refuse("source replay needs a recorded continuation");
         sources.push_back(std::make_shared<ReplaySource>(*config.replay));
         break;
     }

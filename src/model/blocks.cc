@@ -10,6 +10,16 @@ op::LinearOut bind_linear(Binder& binder, const std::string& name, int64_t n_in,
           out};
 }
 
+op::RmsNorm bind_norm(Binder& binder, const std::string& name, const Hyperparameters& hp, Slot in,
+                      Slot out) {
+  return {in, out, binder.vector(name + ".weight", hp.n_embd), hp.n_embd, hp.rms_eps};
+}
+
+op::RmsNorm bind_head_norm(Binder& binder, const std::string& name, const Hyperparameters& hp,
+                           Slot heads) {
+  return {heads, heads, binder.vector(name + ".weight", hp.head_dim), hp.head_dim, hp.rms_eps};
+}
+
 std::vector<op::LinearOut> bind_qkv(Binder& binder, const std::string& block,
                                     const Hyperparameters& hp, Slot q, Slot k, Slot v) {
   const int64_t n_q = hp.n_head * hp.head_dim, n_kv = hp.n_head_kv * hp.head_dim;
@@ -34,6 +44,12 @@ std::vector<op::LinearOut> bind_qkv(Binder& binder, const std::string& block,
   return {out_q, out_k, out_v};
 }
 
+std::vector<op::LinearOut> bind_gate_up(Binder& binder, const std::string& block,
+                                        const Hyperparameters& hp, Slot gate, Slot up) {
+  return {bind_linear(binder, block + "ffn_gate", hp.n_embd, hp.n_ff, gate),
+          bind_linear(binder, block + "ffn_up", hp.n_embd, hp.n_ff, up)};
+}
+
 Slot select_rows(GraphBuilder& g, Slot in, int64_t width) {
   const Slot kept = g.slot("h_kept", width);
   g.add("select_rows", op::SelectRows{in, kept});
@@ -44,8 +60,7 @@ void add_output(GraphBuilder& g, Graph& graph, Binder& binder, const Hyperparame
                 const Weight* table, Slot h, Slot x) {
   const Slot logits = g.slot("logits", hp.n_vocab);
   g.layer(-1);
-  g.add("output_norm",
-        op::RmsNorm{h, x, binder.vector("output_norm.weight", hp.n_embd), hp.n_embd, hp.rms_eps});
+  g.add("output_norm", bind_norm(binder, "output_norm", hp, h, x));
   const Weight* output =
       hp.tied_embeddings ? table : binder.matrix("output.weight", hp.n_embd, hp.n_vocab);
   g.add("output", op::Linear{x, {{output, nullptr, logits}}});

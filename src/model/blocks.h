@@ -13,10 +13,22 @@ namespace lockstep::model {
 kernels::op::LinearOut bind_linear(Binder& binder, const std::string& name, int64_t n_in,
                                    int64_t n_out, kernels::Slot out);
 
+// "<name>.weight" over the whole width.
+kernels::op::RmsNorm bind_norm(Binder& binder, const std::string& name, const Hyperparameters& hp,
+                               kernels::Slot in, kernels::Slot out);
+// "<name>.weight" over each head, in place.
+kernels::op::RmsNorm bind_head_norm(Binder& binder, const std::string& name,
+                                    const Hyperparameters& hp, kernels::Slot heads);
+
 // attn_q, attn_k, attn_v with their biases, or the fused attn_qkv (rows of q, then k, then v).
 std::vector<kernels::op::LinearOut> bind_qkv(Binder& binder, const std::string& block,
                                              const Hyperparameters& hp, kernels::Slot q,
                                              kernels::Slot k, kernels::Slot v);
+
+// ffn_gate and ffn_up, which read the same row.
+std::vector<kernels::op::LinearOut> bind_gate_up(Binder& binder, const std::string& block,
+                                                 const Hyperparameters& hp, kernels::Slot gate,
+                                                 kernels::Slot up);
 
 // Keeps the rows that want logits; what the last layer does after its attention concerns only them.
 kernels::Slot select_rows(GraphBuilder& g, kernels::Slot in, int64_t width);

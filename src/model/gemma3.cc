@@ -97,16 +97,13 @@ void build(const Hyperparameters& hp, Binder& binder, Graph& graph) {
 
   for (int64_t i = 0; i < hp.n_layer; ++i) {
     const std::string block = fmt::format("blk.{}.", i);
-    const auto norm = [&](const char* name, Slot in, Slot out, int64_t n) {
-      return op::RmsNorm{in, out, binder.vector(block + name + ".weight", n), n, hp.rms_eps};
-    };
     const bool sliding = hp.sliding[static_cast<size_t>(i)];
     const RopeSpec* rope = sliding ? rope_sliding : rope_global;
     g.layer(i);
-    g.add("attn_norm", norm("attn_norm", h, x, hp.n_embd));
+    g.add("attn_norm", bind_norm(binder, block + "attn_norm", hp, h, x));
     g.add("qkv", op::Linear{x, bind_qkv(binder, block, hp, q, k, v)});
-    g.add("q_norm", norm("attn_q_norm", q, q, hp.head_dim));
-    g.add("k_norm", norm("attn_k_norm", k, k, hp.head_dim));
+    g.add("q_norm", bind_head_norm(binder, block + "attn_q_norm", hp, q));
+    g.add("k_norm", bind_head_norm(binder, block + "attn_k_norm", hp, k));
     g.add("rope_q", op::Rope{q, hp.n_head, hp.head_dim, rope});
     g.add("rope_k", op::Rope{k, hp.n_head_kv, hp.head_dim, rope});
     g.add("kv_write", op::KvWrite{k, v});
@@ -114,17 +111,15 @@ void build(const Hyperparameters& hp, Binder& binder, Graph& graph) {
                                      sliding ? hp.window : 0});
     g.add("attn_output",
           op::Linear{heads, {bind_linear(binder, block + "attn_output", n_q, hp.n_embd, y)}});
-    g.add("post_attn_norm", norm("post_attention_norm", y, y, hp.n_embd));
+    g.add("post_attn_norm", bind_norm(binder, block + "post_attention_norm", hp, y, y));
     g.add("attn_residual", op::Add{h, y, h});
     if (i == hp.n_layer - 1) h = select_rows(g, h, hp.n_embd);
-    g.add("ffn_norm", norm("ffn_norm", h, x, hp.n_embd));
-    g.add("gate_up", op::Linear{x,
-                                {bind_linear(binder, block + "ffn_gate", hp.n_embd, hp.n_ff, gate),
-                                 bind_linear(binder, block + "ffn_up", hp.n_embd, hp.n_ff, up)}});
+    g.add("ffn_norm", bind_norm(binder, block + "ffn_norm", hp, h, x));
+    g.add("gate_up", op::Linear{x, bind_gate_up(binder, block, hp, gate, up)});
     g.add("gelu", op::GatedAct{gate, up, gate, Activation::gelu_tanh});
     g.add("ffn_down",
           op::Linear{gate, {bind_linear(binder, block + "ffn_down", hp.n_ff, hp.n_embd, y)}});
-    g.add("post_ffw_norm", norm("post_ffw_norm", y, y, hp.n_embd));
+    g.add("post_ffw_norm", bind_norm(binder, block + "post_ffw_norm", hp, y, y));
     g.add("ffn_residual", op::Add{h, y, h});
   }
   add_output(g, graph, binder, hp, table, h, x);

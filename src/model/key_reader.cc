@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -241,6 +242,18 @@ Hyperparameters read_common(const KeyReader& keys) {
                 fmt::format("the number of rows of token_embd.weight, {}", hp.n_vocab));
   }
   return hp;
+}
+
+std::vector<std::string> read_notes(const KeyReader& keys, const Hyperparameters& hp) {
+  std::vector<std::string> notes;
+  const auto vocab_size = keys.integer_if("vocab_size", std::numeric_limits<int64_t>::min(),
+                                          std::numeric_limits<int64_t>::max());
+  if (vocab_size && *vocab_size != hp.n_vocab) {  // without tokens, read_common has refused it
+    notes.push_back(
+        fmt::format("{}: metadata key \"{}\" is {}, and there are {} tokens; the key is ignored",
+                    keys.file().name(), keys.key("vocab_size"), *vocab_size, hp.n_vocab));
+  }
+  return notes;
 }
 
 }  // namespace lockstep::model

@@ -50,6 +50,10 @@ class KeyReader {
 // causality, scales and caps unknown here.
 Hyperparameters read_common(const KeyReader& keys);
 
+// What contradicts the rest of the file and is read by nothing: one line each, which names the
+// file.
+std::vector<std::string> read_notes(const KeyReader& keys, const Hyperparameters& hp);
+
 // {arch}.rope.*: base, rotated elements, scaling. head_dim and n_ctx_train are read before.
 kernels::RopeSpec read_rope(const KeyReader& keys, int64_t head_dim, int64_t n_ctx_train);
 

@@ -44,8 +44,7 @@ void build(const Hyperparameters& hp, Binder& binder, Graph& graph) {
   for (int64_t i = 0; i < hp.n_layer; ++i) {
     const std::string block = fmt::format("blk.{}.", i);
     g.layer(i);
-    g.add("attn_norm", op::RmsNorm{h, x, binder.vector(block + "attn_norm.weight", hp.n_embd),
-                                   hp.n_embd, hp.rms_eps});
+    g.add("attn_norm", bind_norm(binder, block + "attn_norm", hp, h, x));
     g.add("qkv", op::Linear{x, bind_qkv(binder, block, hp, q, k, v)});
     g.add("rope_q", op::Rope{q, hp.n_head, hp.head_dim, rope});
     g.add("rope_k", op::Rope{k, hp.n_head_kv, hp.head_dim, rope});
@@ -56,11 +55,8 @@ void build(const Hyperparameters& hp, Binder& binder, Graph& graph) {
           op::Linear{heads, {bind_linear(binder, block + "attn_output", n_q, hp.n_embd, y)}});
     g.add("attn_residual", op::Add{h, y, h});
     if (i == hp.n_layer - 1) h = select_rows(g, h, hp.n_embd);
-    g.add("ffn_norm", op::RmsNorm{h, x, binder.vector(block + "ffn_norm.weight", hp.n_embd),
-                                  hp.n_embd, hp.rms_eps});
-    g.add("gate_up", op::Linear{x,
-                                {bind_linear(binder, block + "ffn_gate", hp.n_embd, hp.n_ff, gate),
-                                 bind_linear(binder, block + "ffn_up", hp.n_embd, hp.n_ff, up)}});
+    g.add("ffn_norm", bind_norm(binder, block + "ffn_norm", hp, h, x));
+    g.add("gate_up", op::Linear{x, bind_gate_up(binder, block, hp, gate, up)});
     g.add("silu", op::GatedAct{gate, up, gate, Activation::silu});
     g.add("ffn_down",
           op::Linear{gate, {bind_linear(binder, block + "ffn_down", hp.n_ff, hp.n_embd, y)}});

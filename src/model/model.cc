@@ -37,6 +37,7 @@ struct Model::Contents {
   Binder binder;
   Hyperparameters hparams;
   kernels::Graph graph;
+  std::vector<std::string> notes;
   std::once_flag hashed;
   Digest digest{};
 };
@@ -44,7 +45,9 @@ struct Model::Contents {
 Model::Model(gguf::File file) : contents_(std::make_unique<Contents>(std::move(file))) {
   Contents& c = *contents_;
   const Architecture& architecture = architecture_of(c.binder.file());
-  c.hparams = architecture.read(KeyReader(c.binder.file()));
+  const KeyReader keys(c.binder.file());
+  c.hparams = architecture.read(keys);
+  c.notes = read_notes(keys, c.hparams);
   architecture.build(c.hparams, c.binder, c.graph);
   c.binder.refuse_unused();
   c.binder.refuse_non_finite();
@@ -64,6 +67,9 @@ const Hyperparameters& Model::hyperparameters() const {
 }
 const kernels::Graph& Model::graph() const {
   return contents_->graph;
+}
+const std::vector<std::string>& Model::notes() const {
+  return contents_->notes;
 }
 const std::deque<kernels::Weight>& Model::weights() const {
   return contents_->binder.weights();

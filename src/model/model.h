@@ -45,6 +45,8 @@ class Model {
   const gguf::File& file() const;
   const Hyperparameters& hyperparameters() const;
   const kernels::Graph& graph() const;
+  // What is wrong with the file and does no harm: one line each, which names the file.
+  const std::vector<std::string>& notes() const;
   const std::deque<kernels::Weight>& weights() const;  // matrices; addresses never change
 
   // Layers for a KvCache of this model. Throws Error(bad_use) for a context outside

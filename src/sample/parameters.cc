@@ -132,7 +132,7 @@ std::vector<Stage> parse_stages(std::string_view text) {
       refuse(fmt::format(
           "samplers: \"{}\" is {}; leave it out (known: penalties, top_k, top_p, min_p, "
           "temperature, separated by ';')",
-          name, elsewhere ? "not supported" : "not a sampler"));
+          shorten(name), elsewhere ? "not supported" : "not a sampler"));
     }
     if (std::find(stages.begin(), stages.end(), known->stage) != stages.end()) {
       refuse(

@@ -133,7 +133,7 @@ class SpecParser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ExitCode::bad_use, fmt::format("\"{}\": {}", escape(text_, 200), what));
+    throw Error(ExitCode::bad_use, fmt::format("\"{}\": {}", shorten(text_), what));
   }
 
   void take_head(std::string_view head) {
@@ -147,7 +147,7 @@ class SpecParser {
                            fmt::join(shape_names(), ", ")));
         }
       }
-      fail(fmt::format("no shape \"{}\"; known: {}", escape(name, 60),
+      fail(fmt::format("no shape \"{}\"; known: {}", shorten(name),
                        fmt::join(shape_names(), ", ")));
     }
     spec_.shape = shape->name;
@@ -173,7 +173,7 @@ class SpecParser {
       spec_.better_type = choice.better_type;
       return;
     }
-    fail(fmt::format("no weight type \"{}\"; known: {}", escape(name, 60),
+    fail(fmt::format("no weight type \"{}\"; known: {}", shorten(name),
                      fmt::join(type_names(), ", ")));
   }
 
@@ -183,7 +183,7 @@ class SpecParser {
       const std::string_view option = options.substr(0, comma);
       const size_t equals = option.find('=');
       if (equals == std::string_view::npos) {
-        fail(fmt::format("\"{}\" is not key=value; keys: {}", escape(option, 60),
+        fail(fmt::format("\"{}\" is not key=value; keys: {}", shorten(option),
                          fmt::join(option_names(), ", ")));
       }
       take_option(option.substr(0, equals), option.substr(equals + 1));
@@ -198,7 +198,7 @@ class SpecParser {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() ||
         !(value >= min && value <= max)) {
-      fail(fmt::format("{}={} must be a number from {} to {}", key, escape(text, 60), min, max));
+      fail(fmt::format("{}={} must be a number from {} to {}", key, shorten(text), min, max));
     }
     return value;
   }
@@ -211,12 +211,12 @@ class SpecParser {
       if (text == name) return value;
       names.push_back(name);
     }
-    fail(fmt::format("{}={} must be one of: {}", key, escape(text, 60), fmt::join(names, ", ")));
+    fail(fmt::format("{}={} must be one of: {}", key, shorten(text), fmt::join(names, ", ")));
   }
 
   void take_option(std::string_view key, std::string_view value) {
     if (std::find(seen_.begin(), seen_.end(), key) != seen_.end())
-      fail(fmt::format("{} is given twice; give it once", escape(key, 60)));
+      fail(fmt::format("{} is given twice; give it once", shorten(key)));
     seen_.push_back(key);
     for (const SizeOption& size : kSizes) {
       if (key == size.name) {
@@ -239,7 +239,7 @@ class SpecParser {
     } else if (key == "seed") {
       spec_.seed = number<uint64_t>(key, value, 0, UINT64_MAX);
     } else {
-      fail(fmt::format("no option \"{}\"; known: {}", escape(key, 60),
+      fail(fmt::format("no option \"{}\"; known: {}", shorten(key),
                        fmt::join(option_names(), ", ")));
     }
   }

@@ -58,10 +58,21 @@ Bpe::Bpe(const Vocabulary& vocabulary, const std::vector<std::string_view>& merg
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string_view merge = merges[rank];
     const size_t space = merge.find(' ', 1);
-    if (space == std::string_view::npos) continue;
+    const auto is_odd = [&] {
+      if (odd_merges_++ == 0) first_odd_merge_ = rank;
+    };
+    if (space == std::string_view::npos) {
+      is_odd();
+      continue;
+    }
     const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
     joined.assign(left).append(right);
-    const uint64_t key = pair_key(intern(left), intern(right));
+    const int32_t left_id = intern(left), right_id = intern(right);
+    if (left_id >= vocabulary.size() || right_id >= vocabulary.size() ||
+        merge.find(' ', space + 1) != std::string_view::npos) {
+      is_odd();
+    }
+    const uint64_t key = pair_key(left_id, right_id);
     // The first of two equal merges counts.
     merges_.try_emplace(key, PairMerge{static_cast<uint32_t>(rank), intern(joined)});
   }

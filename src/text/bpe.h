@@ -21,8 +21,9 @@ std::string bytes_of_stand_ins(std::string_view token_text);
 
 class Bpe {
  public:
-  // vocabulary must outlive the Bpe. Merges without a space are ignored, and pieces that are no
-  // tokens may take part in merges, both as in llama.cpp.
+  // vocabulary must outlive the Bpe. Merges without a space are ignored, of several spaces the
+  // first divides, and pieces that are no tokens may take part in merges, all as in llama.cpp;
+  // odd_merges() counts them.
   Bpe(const Vocabulary& vocabulary, const std::vector<std::string_view>& merges);
   Bpe(const Bpe&) = delete;
   Bpe& operator=(const Bpe&) = delete;
@@ -31,6 +32,9 @@ class Bpe {
   void encode(std::string_view text, std::vector<int32_t>& ids) const;
 
   size_t n_merges() const { return merges_.size(); }
+  // Entries that are not two tokens with one space between, and the first of them.
+  size_t odd_merges() const { return odd_merges_; }
+  size_t first_odd_merge() const { return first_odd_merge_; }
   // The merges in order of rank, as bytes for a hash.
   void append_merges(std::string& bytes) const;
 
@@ -54,6 +58,7 @@ class Bpe {
   }
 
   const Vocabulary& vocabulary_;
+  size_t odd_merges_ = 0, first_odd_merge_ = 0;
   bool byte_level_;
   // Merges work on numbers: a token's id, or for a piece that is no token a number after them.
   std::deque<std::string> extra_pieces_;

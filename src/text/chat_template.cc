@@ -146,23 +146,22 @@ ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 ChatTemplate ChatTemplate::for_model(const gguf::File& file, const Tokenizer& tokenizer,
                                      const std::optional<std::string>& choice, Limits limits,
-                                     std::string_view choice_file) {
+                                     std::string_view choice_file, std::string_view choice_name) {
   const auto names = [] { return fmt::format("{}", fmt::join(named_chat_templates(), ", ")); };
   std::string source;
   ChatTemplateOrigin origin;
   if (choice) {
     origin =
         choice_file.empty()
-            ? ChatTemplateOrigin{"chat template of --chat-template", ExitCode::bad_use}
+            ? ChatTemplateOrigin{fmt::format("chat template of {}", choice_name), ExitCode::bad_use}
             : ChatTemplateOrigin{fmt::format("chat template {}", choice_file), ExitCode::bad_file};
     if (const auto named = named_chat_template(*choice)) {
       source = *named;
     } else if (choice->find('{') != std::string::npos) {
       source = *choice;
     } else if (choice_file.empty()) {
-      throw Error(ExitCode::bad_use,
-                  fmt::format("--chat-template \"{}\" is no name ({}) and no Jinja",
-                              escape(*choice, 100), names()));
+      throw Error(ExitCode::bad_use, fmt::format("{} \"{}\" is no name ({}) and no Jinja",
+                                                 choice_name, shorten(*choice), names()));
     } else {
       throw Error(ExitCode::bad_file, fmt::format("{}: no Jinja in it (no brace)", origin.name));
     }

@@ -47,11 +47,13 @@ class ChatTemplate {
   ChatTemplate(std::string source, std::string bos, std::string eos, Limits limits = {},
                ChatTemplateOrigin origin = {});
   // The template of a model: choice if given (a name of named_chat_templates(), or Jinja source),
-  // else the file's own. choice_file: what choice was read from, "" for the command line, where a
-  // broken template is bad_use. Throws Error(bad_use) when there is neither, saying what to do.
+  // else the file's own. choice_file: what choice was read from, "" for a value, which messages
+  // call choice_name and where a broken template is bad_use. Throws Error(bad_use) when there is
+  // neither, saying what to do.
   static ChatTemplate for_model(const gguf::File& file, const Tokenizer& tokenizer,
                                 const std::optional<std::string>& choice, Limits limits = {},
-                                std::string_view choice_file = "");
+                                std::string_view choice_file = "",
+                                std::string_view choice_name = "--chat-template");
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;

@@ -66,11 +66,20 @@ std::string_view kind_name(VocabularyKind kind) {
 
 struct Tokenizer::Parts {
   explicit Parts(const VocabularySource& source)
-      : vocabulary(source), specials(special_tokens(vocabulary)) {
+      : vocabulary(source), specials(special_tokens(vocabulary)), notes(vocabulary.notes()) {
     if (vocabulary.kind() == VocabularyKind::spm) {
       spm.emplace(vocabulary, source.file);
     } else {
       bpe.emplace(vocabulary, source.merges);
+      if (bpe->odd_merges() > 0) {
+        const size_t first = bpe->first_odd_merge();
+        notes.push_back(
+            fmt::format("{}: {} of {} tokenizer.ggml.merges are not two tokens with one space "
+                        "between, the first "
+                        "at {}: \"{}\"; they are taken as llama.cpp takes them",
+                        source.file, bpe->odd_merges(), source.merges.size(), first,
+                        shorten(source.merges[first])));
+      }
     }
     hash = compute_hash();
   }
@@ -83,6 +92,7 @@ struct Tokenizer::Parts {
 
   Vocabulary vocabulary;
   SpecialTokens specials;
+  std::vector<std::string> notes;
   std::optional<Bpe> bpe;
   std::optional<Spm> spm;
   Digest hash;
@@ -238,6 +248,10 @@ bool Tokenizer::is_control(int32_t id) const {
 
 const Digest& Tokenizer::vocabulary_hash() const {
   return parts_->hash;
+}
+
+const std::vector<std::string>& Tokenizer::notes() const {
+  return parts_->notes;
 }
 
 std::string Tokenizer::description() const {

@@ -57,6 +57,8 @@ class Tokenizer {
   // Covers all that text and ids depend on: kind, pre-tokenizer, token texts and types, scores or
   // merges, and the space prefix.
   const Digest& vocabulary_hash() const;
+  // What is wrong with the file and does no harm: one line each, which names the file.
+  const std::vector<std::string>& notes() const;
   std::string description() const;  // "BPE, pre-tokenizer smollm, 49152 tokens, 48900 merges"
 
  private:

@@ -259,10 +259,26 @@ void Vocabulary::copy_tokens(const VocabularySource& source) {
 void Vocabulary::set_roles(const VocabularySource& source) {
   for (size_t i = 0; i < kRoles; ++i) {
     if (roles_[i] >= size()) roles_[i] = kNoToken;
-    // An id outside of the vocabulary leaves the default, as in llama.cpp.
-    if (source.roles[i] && *source.roles[i] >= 0 && *source.roles[i] < size()) {
-      roles_[i] = static_cast<int32_t>(*source.roles[i]);
+    if (!source.roles[i]) continue;
+    const int64_t id = *source.roles[i];
+    if (id >= 0 && id < size()) {
+      roles_[i] = static_cast<int32_t>(id);
+      continue;
     }
+    // llama.cpp warns and takes its default, which may be any token of this vocabulary: text would
+    // begin or end with it. Padding and fill-in-the-middle marks have no use here that needs the
+    // id.
+    const auto role = static_cast<Role>(i);
+    const bool used = role == Role::bos || role == Role::eos || role == Role::eot ||
+                      role == Role::eom || (role == Role::unk && kind_ == VocabularyKind::spm);
+    const std::string what =
+        fmt::format("metadata key \"tokenizer.ggml.{}\" is {}", kRoleKeys[i], id);
+    if (used) {
+      throw Error(ExitCode::bad_file, fmt::format("{}: {}; accepted: the id of a token, 0 to {}",
+                                                  file_, what, size() - 1));
+    }
+    notes_.push_back(
+        fmt::format("{}: {}, and tokens are 0 to {}; the key is ignored", file_, what, size() - 1));
   }
 }
 

@@ -90,6 +90,8 @@ class Vocabulary {
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
   bool add_space_prefix() const { return add_space_prefix_; }
+  // What is wrong with the file and changes no token: one line each, which names the file.
+  const std::vector<std::string>& notes() const { return notes_; }
   // White space after special tokens is dropped (Phi-3).
   bool strips_right(int32_t id) const;
 
@@ -109,6 +111,7 @@ class Vocabulary {
   std::vector<uint8_t> flags_;
   std::vector<bool> eog_;
   std::array<int32_t, kRoles> roles_;
+  std::vector<std::string> notes_;
   size_t max_token_bytes_ = 0;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false, phi3_ = false;
 };

@@ -2,9 +2,16 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import unittest
 from pathlib import Path
+
+# A shell that starts the tests in the background, or nohup, hands down that signals are ignored, and
+# the binary would rightly go on ignoring them.
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("LOCKSTEP_BIN", ROOT / "build/release/lockstep"))
@@ -12,7 +19,7 @@ MODELS = Path(os.environ.get("LOCKSTEP_MODELS", ROOT / "models"))
 BUILD = Path(os.environ.get("LOCKSTEP_BUILD", BINARY.parent))
 SMOLLM2 = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3 = MODELS / "gemma-3-270m-q4_k_m.gguf"
-COMMANDS = ["run", "prove", "eval", "inspect", "tokenize", "synth", "flags"]
+COMMANDS = ["run", "prove", "eval", "bench", "inspect", "tokenize", "synth", "flags"]
 
 OK, CHECK_FAILED, BAD_USE, BAD_FILE, RESOURCE, CONTROL_FAILED = range(6)
 

@@ -80,11 +80,56 @@ class OneValueEach(Case):
         self.refused("run", "-m", TINY, "-p", "a", env={"LLAMA_ARG_CTX_SIZE": "-4"},
                      says="LLAMA_ARG_CTX_SIZE=-4 (environment): out of range")
 
+    def test_a_variable_of_a_text_flag_is_named(self):
+        tiny = {"LLAMA_ARG_MODEL": TINY}
+        other = self.temporary("other.gguf")
+        self.check("synth", "llama-tiny,vocab=300", "-o", other)
+        for variables, flags, says in (
+                ({"LLAMA_ARG_MODEL": "absent.gguf"}, [], "LLAMA_ARG_MODEL (environment): absent.gguf: cannot open"),
+                ({"LLAMA_ARG_MODEL": "synth:odd"}, [], "LLAMA_ARG_MODEL (environment): \"synth:odd\": no shape"),
+                ({"LLAMA_ARG_CACHE_TYPE_K": "q9"}, [], "LLAMA_ARG_CACHE_TYPE_K=q9 (environment): not a KV type"),
+                ({"LLAMA_ARG_CACHE_TYPE_V": "q9"}, [], "LLAMA_ARG_CACHE_TYPE_V=q9 (environment): not a KV type"),
+                ({"LLAMA_ARG_SPEC_TYPE": "frob"}, [], "LLAMA_ARG_SPEC_TYPE (environment): \"frob\" is not a draft"),
+                ({"LLAMA_ARG_SPEC_TYPE": "replay"}, [], "LLAMA_ARG_SPEC_TYPE=replay (environment): drafts from a"),
+                ({"LLAMA_ARG_SPEC_TYPE": "model"}, [], "LLAMA_ARG_SPEC_TYPE=model (environment): model needs a draft"),
+                ({"LLAMA_ARG_SPEC_TYPE": "ngram"}, ["-md", other],
+                 "LLAMA_ARG_SPEC_TYPE=ngram (environment) contradict each other"),
+                ({"LLAMA_ARG_SPEC_DRAFT_MODEL": str(other)}, [], "(environment): its vocabulary is not the model's"),
+                ({"LLAMA_ARG_SPEC_DRAFT_MODEL": "absent.gguf"}, [],
+                 "LLAMA_ARG_SPEC_DRAFT_MODEL (environment): absent.gguf: cannot open"),
+                ({"LLAMA_ARG_CHAT_TEMPLATE": "frob"}, ["-cnv", "-st"],
+                 "LLAMA_ARG_CHAT_TEMPLATE (environment) \"frob\" is no name"),
+                ({"LLAMA_ARG_CHAT_TEMPLATE": "{% for"}, ["-cnv", "-st"],
+                 "chat template of LLAMA_ARG_CHAT_TEMPLATE (environment): "),
+                ({"LLAMA_ARG_CHAT_TEMPLATE": "{{ 1 }}"}, ["--chat-template-file", "x"],
+                 "LLAMA_ARG_CHAT_TEMPLATE (environment) and --chat-template-file contradict each other"),
+                ({"LLAMA_ARG_CHAT_TEMPLATE_FILE": "absent.jinja"}, ["-cnv", "-st"],
+                 "LLAMA_ARG_CHAT_TEMPLATE_FILE (environment): absent.jinja: cannot open")):
+            with self.subTest(variables, flags=flags):
+                code = BAD_FILE if "cannot open" in says else cli.BAD_USE
+                self.refused("run", "-p", "a", *flags, env={**tiny, **variables}, code=code, says=says)
+        self.refused("run", "-m", TINY, "-p", "a", "--spec-type", "frob", env={"LLAMA_ARG_SPEC_TYPE": "ngram"},
+                     says="--spec-type: \"frob\"")   # the flag goes before the variable
+
     def test_long_values_are_cut(self):
-        for flags in (["-n", "x" * 5000], ["--" + "x" * 5000], ["-ctk", "x" * 5000], ["-l", "x" * 5000], ["x" * 5000],
-                      ["-cnv", "--chat-template", "x" * 5000]):
-            with self.subTest(flags[0][:9]):
-                self.assertLess(len(self.refused("run", "-m", TINY, "-p", "a", *flags).stderr), 500)
+        long = "x" * 5000
+        run = ["run", "-m", TINY, "-p", "a"]
+        for arguments in ([*run, "-n", long], [*run, "--" + long], [*run, "-ctk", long], [*run, "-l", long],
+                          [*run, long], [*run, "-cnv", "--chat-template", long], [*run, "--isa", long],
+                          [*run, "--spec-type", "ngram," + long], [*run, "--samplers", "top_k;" + long],
+                          ["run", "-m", "synth:" + long, "-p", "a"],
+                          ["synth", "llama-tiny,vocab=" + long, "-o", self.temporary("a.gguf")],
+                          ["synth", "llama-tiny@" + long, "-o", self.temporary("a.gguf")]):
+            with self.subTest([argument[:20] for argument in map(str, arguments)]):
+                message = self.refused(*arguments).stderr
+                self.assertIn(b"x" * 80 + b"...", message)
+                self.assertNotIn(b"x" * 101, message)
+                self.assertLess(len(message), 500)
+
+    def test_values_with_control_characters_are_escaped(self):
+        for flags in (["--isa", "a\x1b[2Jb"], ["--spec-type", "a\x1b[2Jb"], ["--samplers", "a\x1b[2Jb"]):
+            with self.subTest(flags[0]):
+                self.refused("run", "-m", TINY, "-p", "a", *flags, says="\"a\\x1B[2Jb\"")
 
 
 class Chats(Case):

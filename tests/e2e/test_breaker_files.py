@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -98,6 +99,59 @@ class Memory(Temporary):
                            limit(resource.RLIMIT_AS, kilobytes * 1024))
             self.assertIn(done.returncode, (OK, RESOURCE), (kilobytes, done.stderr))
             self.assertEqual(len(done.stderr.splitlines()), 0 if done.returncode == OK else 1, done.stderr)
+
+
+class Oddities(Temporary):
+    """Keys of a model file that contradict each other: refused where they would be used, else told."""
+
+    def odd(self, *changes):
+        """A model with bytes changed: (text, bytes after it up to the place, old, new)."""
+        path = self.folder / "odd.gguf"
+        self.check("synth", "llama-tiny", "-o", path)
+        data = bytearray(path.read_bytes())
+        for key, distance, old, new in changes:
+            at = data.index(key) + len(key) + distance
+            self.assertEqual(data[at:at + len(old)], old)
+            data[at:at + len(new)] = new
+        path.write_bytes(data)
+        return path
+
+    @staticmethod
+    def number(key, old, new):   # u32, after its type
+        return key, 4, struct.pack("<I", old), struct.pack("<I", new)
+
+    def test_ids_that_are_no_tokens(self):
+        n = self.json("inspect", "-m", TINY)["hyperparameters"]["n_vocab"]
+        for key, old in ((b"bos", 256), (b"eos", 257), (b"eot", 259)):
+            path = self.odd(self.number(b"tokenizer.ggml." + key + b"_token_id", old, n))
+            says = f'odd.gguf: metadata key "tokenizer.ggml.{key.decode()}_token_id" is {n}; accepted: the id of a token'
+            self.refused("run", "-m", path, "-p", "a", "-n", 1, code=BAD_FILE, says=says)
+            notes = self.json("inspect", "-m", path)["notes"]
+            self.assertEqual(len(notes), 1)
+            self.assertIn("the tokenizer cannot be used: " + str(path), notes[0])
+
+    def test_what_does_no_harm_is_told(self):
+        run = ["run", "-p", "a", "-n", 2, "-s", 1, "-t", 1]
+        plain = self.check(*run, "-m", self.odd())
+        self.assertNotIn(b"note: ", plain.stderr)
+        n = self.json("inspect", "-m", TINY)["hyperparameters"]["n_vocab"]
+        # The first merge, after the array's types and its own length: its space becomes a letter.
+        path = self.odd(self.number(b"llama.vocab_size", n, n - 1),
+                        (b"tokenizer.ggml.merges", 4 + 4 + 8 + 8 + 2, b" ", b"\x1b"))
+        done = self.check(*run, "-m", path)
+        notes = [line for line in done.stderr.splitlines() if b"note: " in line]
+        self.assertEqual(len(notes), 2, done.stderr)
+        self.assertIn(b'lockstep: note: %s: metadata key "llama.vocab_size" is %d' % (str(path).encode(), n - 1), notes[0])
+        self.assertIn(b"1 of ", notes[1])
+        self.assertIn(b"\\x1B", notes[1])
+        self.assertIsNone(cli.CONTROL.search(done.stderr))
+        out = self.json("inspect", "-m", path)
+        self.assertEqual([note.encode() for note in out["notes"]], [note[len("lockstep: note: "):] for note in notes])
+        self.assertEqual(self.check("inspect", "-m", path).stdout.count(b"\nnote  "), 2)
+
+    def test_real_models_have_no_oddities(self):
+        for model in (cli.SMOLLM2, cli.GEMMA3):
+            self.assertEqual(self.json("inspect", "-m", model)["notes"], [])
 
 
 class Saved(Temporary):

@@ -44,7 +44,7 @@ class FlagTable(CliTest):
         for command in cli.COMMANDS:
             seen = {}
             for flag in self.flags:
-                if flag["kind"] == "used" and command not in flag["commands"]:
+                if flag["commands"] and command not in flag["commands"]:
                     continue
                 for name in flag["names"]:
                     self.assertNotIn(name, seen, f"{command}: {name}")

@@ -179,7 +179,10 @@ void hostile_vocabulary(Reader input, uint8_t flags) {
   VocabularySource& source = v.source();
   source.file = "fuzz";
   const uint8_t head = input.byte();
-  if (head & 1) source.tokens.clear(), source.types.clear(), source.scores.clear();
+  if (head & 1) {
+    source.tokens.clear(), source.types.clear(), source.scores.clear();
+    source.roles.fill(std::nullopt);  // ids of the tokens that were: refused before anything else
+  }
   source.kind = kinds[flags % 3];
   source.pre = pres[head % 6];
   const size_t n_tokens = input.byte() % 40;

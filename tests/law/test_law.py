@@ -15,8 +15,8 @@ import numpy as np
 import check_vectors
 import controls
 import trials
-from compare import LawOps, difference, isas, law_ops_path, shape_of
-from law import attention, hashes, ieee, protocol, weights
+from compare import HERE, LawOps, difference, isas, law_ops_path, shape_of
+from law import attention, hashes, ieee, protocol, sampling, weights
 
 FULL = os.environ.get("LOCKSTEP_FULL") == "1"
 SEED = 20240601
@@ -85,6 +85,14 @@ class Ground(unittest.TestCase):
         self.assertEqual(list(y[0][:4]), [-8, 7, 4, -3])
         self.assertEqual(list(y[4][:2]), [1, -0.875])
 
+    def test_the_words_of_sampling_faults(self):
+        """Those of the text and of the C++ side (sampler_test)."""
+        text = (HERE.parents[1] / "docs/numerics/sampling.md").read_text()
+        for row, allowed, words in (([0.0, np.inf], None, "a logit that is not finite"),
+                                    ([0.0, 1.0], [], "no token is left to choose from")):
+            self.assertEqual(sampling.choose(row, [], 0, allowed=allowed), (None, words))
+            self.assertIn("`%s`" % words, text)
+
     def test_hashes(self):
         empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         self.assertEqual(hashes.token_sha256([]), empty)
@@ -108,7 +116,7 @@ class Matrix(unittest.TestCase):
         assert not any(codes), codes
 
     def test_equality(self):
-        total, started, counts = 0, time.monotonic(), {}
+        total, started, counts, widths = 0, time.monotonic(), {}, set()
         for name, make, count in trials.PLAN:
             count *= 5 if FULL else 1
             with self.subTest(name):
@@ -118,6 +126,8 @@ class Matrix(unittest.TestCase):
                     for ops in self.ops:
                         first = difference(request, want, ops.ask(request))
                         self.assertIsNone(first, "--isa %s, trial %d: %s" % (ops.isa, k, first))
+                    if request["op"] == "matmul":
+                        widths.add(len(request["x"]) // request["n_in"])
                     total += 1
                     counts[name] = counts.get(name, 0) + 1
         for name, count in counts.items():
@@ -125,6 +135,8 @@ class Matrix(unittest.TestCase):
         print("%-22s %5d trials equal, each with %s; %.0f s" % (
             "total", total, " and ".join(o.isa for o in self.ops), time.monotonic() - started))
         self.assertGreaterEqual(total, 10000 if FULL else 2000)
+        missing = set(trials.WIDTHS + (trials.WIDER if FULL else [])) - widths
+        self.assertFalse(missing, "a width that no product had")
 
     def test_controls(self):
         makers = {name: make for name, make, _ in trials.PLAN}

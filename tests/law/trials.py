@@ -4,7 +4,8 @@ import numpy as np
 from law import attention, weights
 
 F32 = np.float32
-WIDTHS = list(range(1, 17)) + [17, 33, 64]
+WIDTHS = list(range(1, 18)) + [31, 32, 33, 64, 100]
+WIDER = [256, 512]  # of big requests
 CODED = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 
 
@@ -14,6 +15,11 @@ def one(x):
 
 def pick(r, items):
     return items[int(r.integers(len(items)))]
+
+
+def width(r, big):
+    """Wide passes cost what many narrow ones do: one request in eight is one."""
+    return pick(r, WIDTHS[:16] if r.random() < 0.875 else WIDTHS[16:] + (WIDER if big else []))
 
 
 def any_bits(r, n):
@@ -156,14 +162,14 @@ def dequantize(r, big):
 def embed(r, big):
     kind, vocab = pick(r, CODED), int(r.integers(1, 9))
     n = int(r.integers(1, 4)) * (weights.TYPES[kind][0] if weights.TYPES[kind][0] > 1 else 48)
-    tokens = r.integers(0, vocab, pick(r, WIDTHS)).astype(np.int32)
+    tokens = r.integers(0, vocab, width(r, big)).astype(np.int32)
     scale = pick(r, [1.0, float(F32(np.sqrt(float(n)))), 0.3, -7.5])
     return {"op": "embed", "type": kind, "n": n, "w": weight_bytes(r, kind, vocab, n),
             "tokens": tokens, "scale": one(scale)}
 
 
 def rms_norm(r, big):
-    rows, group = pick(r, WIDTHS), pick(r, [32, 48, 64, 80, 128, 256, 288, 300, 512, 576, 1152, 2048])
+    rows, group = width(r, big), pick(r, [32, 48, 64, 80, 128, 256, 288, 300, 512, 576, 1152, 2048])
     groups = pick(r, [1, 1, 2, 3])
     x = spoil(r, mixed(r, rows * group * groups), rows)
     if r.random() < 0.05:
@@ -173,7 +179,7 @@ def rms_norm(r, big):
 
 
 def quantize_activations(r, big):
-    form, rows = pick(r, [32, 256]), pick(r, WIDTHS)
+    form, rows = pick(r, [32, 256]), width(r, big)
     n = form * int(r.integers(1, 7))
     x = np.concatenate([mixed(r, n) for _ in range(rows)])
     return {"op": "quantize_activations", "form": form, "n": n, "x": spoil(r, x, rows, 0.3)}
@@ -181,8 +187,8 @@ def quantize_activations(r, big):
 
 def matmul_of(kind):
     def make(r, big):
-        rows, form = pick(r, WIDTHS), weights.TYPES[kind][2]
-        n_out = int(r.integers(1, 12)) if rows < 33 else int(r.integers(1, 5))
+        rows, form = width(r, big), weights.TYPES[kind][2]
+        n_out = int(r.integers(1, 12 if rows < 31 else 5 if rows <= 100 else 3))
         if form == 256:
             n_in = 256 * pick(r, [1, 2, 3, 5, 8, 9, 11] + ([16, 23] if big else []))
         else:
@@ -232,7 +238,7 @@ def rope_row(r, big):
 def rope(r, big):
     dim = pick(r, [32, 48, 64, 80, 128])
     n_rot = pick(r, [dim, dim, dim // 2, 2])
-    rows, heads = pick(r, WIDTHS[:18] if big else WIDTHS[:6]), int(r.integers(1, 5))
+    rows, heads = pick(r, WIDTHS[:20] if big else WIDTHS[:6]), int(r.integers(1, 5))
     return {"op": "rope", "pairing": pick(r, ["adjacent", "halves"]), "n_head": heads, "head_dim": dim,
             "first_position": position(r), "x": mixed(r, rows * heads * dim), **spec(r, n_rot)}
 
@@ -241,7 +247,7 @@ def kv_write(r, big):
     kind, dim = pick(r, ["f32", "f16", "q8_0"]), pick(r, [32, 64, 96, 128, 256])
     if kind != "q8_0":
         dim = pick(r, [32, 48, 64, 80, 128, 256])
-    rows = pick(r, WIDTHS)
+    rows = width(r, big)
     x = np.concatenate([mixed(r, dim) for _ in range(rows)])
     if r.random() < 0.2:
         x = x * F32(2.0 ** int(r.integers(0, 80)))
@@ -252,7 +258,8 @@ def attention_of(far):
     def make(r, big):
         dim = pick(r, [32, 64, 128, 256] if r.random() < 0.6 else [48, 80, 96, 112, 40, 33, 8])
         types = ["f32", "f16"] + (["q8_0"] if dim % 32 == 0 else [])
-        kv, groups, rows = pick(r, [1, 1, 2]), pick(r, [1, 2, 3]), pick(r, [1, 2, 3, 5, 9, 17, 33])
+        kv, groups = pick(r, [1, 1, 2]), pick(r, [1, 2, 3])
+        rows = pick(r, [1, 2, 3, 5, 9, 17, 31, 32, 33] if r.random() < 0.95 else [64, 100] + (WIDER if big else []))
         first = pick(r, [0, 1, 7, 62, 63, 64, 100, 127, 128, int(r.integers(0, 260))])
         if far:
             dim, kv, groups = pick(r, [32, 48]), 1, pick(r, [1, 2])
@@ -283,19 +290,19 @@ def add(r, big):
 
 
 def gated_act(r, big):
-    rows, n = pick(r, WIDTHS), int(r.integers(1, 130))
+    rows, n = width(r, big), int(r.integers(1, 130))
     gate = spoil(r, mixed(r, rows * n), rows) * F32(pick(r, [1, 1, 10]))
     return {"op": "gated_act", "act": pick(r, ["silu", "gelu"]), "n": n, "gate": gate, "up": mixed(r, rows * n)}
 
 
 def softcap(r, big):
-    rows, n = pick(r, WIDTHS), int(r.integers(1, 130))
+    rows, n = width(r, big), int(r.integers(1, 130))
     return {"op": "softcap", "cap": one(pick(r, [30.0, 50.0, 1.0, 0.7])), "n": n,
             "x": spoil(r, mixed(r, rows * n) * F32(pick(r, [1, 10, 100])), rows)}
 
 
 def check_logits(r, big):
-    rows, n = pick(r, WIDTHS), int(r.integers(1, 300))
+    rows, n = width(r, big), int(r.integers(1, 300))
     return {"op": "check_logits", "n": n, "x": spoil(r, mixed(r, rows * n), rows, 0.7)}
 
 

@@ -89,6 +89,27 @@ TEST(Load, ArraysThatSayTheSameForEveryLayer) {
   EXPECT_EQ(tiny.load()->hyperparameters().n_head_kv, 2);
 }
 
+// Where there are tokens nothing reads the key, so that a wrong one is told and no more.
+TEST(Load, AVocabularySizeThatIsNotThatOfTheTokensIsNoted) {
+  for (const TinyShape& shape : {TinyShape{}, gemma()}) {
+    TinyModel tiny(shape);
+    tiny.keys["tokenizer.ggml.tokens"] = [](gguf::Writer& w, const std::string& k) {
+      std::vector<std::string> tokens;
+      for (int i = 0; i < 61; ++i) tokens.push_back(std::to_string(i));
+      w.add_strings(k, tokens);
+    };
+    tiny.u32("vocab_size", 61);
+    EXPECT_TRUE(tiny.load()->notes().empty());
+    tiny.u32("vocab_size", 60);
+    const auto model = tiny.load();
+    ASSERT_EQ(model->notes().size(), 1u);
+    EXPECT_NE(model->notes()[0].find(": metadata key \"" + shape.architecture +
+                                     ".vocab_size\" is 60, and there are 61 tokens"),
+              std::string::npos)
+        << model->notes()[0];
+  }
+}
+
 TEST(Load, OldRotaryTablesAreIgnored) {
   TinyModel tiny{TinyShape{}};
   tiny.vector("blk.0.attn_rot_embd.weight", 8, 0, 1);

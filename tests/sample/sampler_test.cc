@@ -137,6 +137,12 @@ TEST(Sampler, ANonFiniteLogitIsAFaultWhereverItStands) {
   }
 }
 
+// The words of docs/numerics/sampling.md, and of the law in Python.
+TEST(Sampler, FaultsHaveTheLawsWords) {
+  EXPECT_STREQ(choice_fault_name(ChoiceFault::non_finite_logit), "a logit that is not finite");
+  EXPECT_STREQ(choice_fault_name(ChoiceFault::no_candidate), "no token is left to choose from");
+}
+
 TEST(Sampler, GreedyTakesTheLowestOfEqualIds) {
   Parameters p;
   p.temperature = 0.0f;

@@ -66,7 +66,7 @@ TEST(HostileVocabulary, IsRefusedInOneLine) {
             "synthetic: the score of token 3 \"<|im_start|>\" is NaN");
   EXPECT_EQ(bpe_error([](auto& v) {
               v.source().add_bos = true;
-              v.source().roles[static_cast<size_t>(Role::bos)] = std::nullopt;
+              v.source().roles.fill(std::nullopt);
               v.source().tokens.resize(5);
               v.source().types.clear();
               v.source().scores.clear();
@@ -93,13 +93,59 @@ TEST(HostileVocabulary, WhatLlamaCppToleratesIsTolerated) {
   v.source().types[5] = 77;
   v.source().types.push_back(1);  // more types and scores than tokens
   v.source().scores.push_back(1);
-  v.source().roles[static_cast<size_t>(Role::eos)] = int64_t{1} << 40;
+  v.source().roles[static_cast<size_t>(Role::eos)] = std::nullopt;
   v.source().roles[static_cast<size_t>(Role::pad)] = -5;
   const Tokenizer t(v.source());
   EXPECT_EQ(t.token_text(t.n_vocab() - 1), "[EMPTY_" + std::to_string(t.n_vocab() - 1) + "]");
   EXPECT_EQ(t.eos(), 11);  // the default
   EXPECT_EQ(t.pad(), kNoToken);
   EXPECT_EQ(t.decode(t.encode("the unknown a", false, false), false), "the unknown a");
+  const std::string last = std::to_string(t.n_vocab() - 1);
+  ASSERT_EQ(t.notes().size(), 2u);
+  EXPECT_EQ(
+      t.notes()[0],
+      "synthetic: metadata key \"tokenizer.ggml.padding_token_id\" is -5, and tokens are 0 to " +
+          last + "; the key is ignored");
+  EXPECT_NE(t.notes()[1].find("tokenizer.ggml.merges are not two tokens with one space between"),
+            std::string::npos)
+      << t.notes()[1];
+  EXPECT_NE(t.notes()[1].find("\"nospace\""), std::string::npos) << t.notes()[1];
+}
+
+TEST(HostileVocabulary, AnIdThatWouldBeUsedAndIsNoTokenIsRefused) {
+  const auto refused = [](SyntheticVocabulary v, Role role, int64_t id, const std::string& key) {
+    v.source().roles[static_cast<size_t>(role)] = id;
+    EXPECT_EQ(error_of([&] { Tokenizer(v.source()); }),
+              "synthetic: metadata key \"tokenizer.ggml." + key + "\" is " + std::to_string(id) +
+                  "; accepted: the id of a token, 0 to " +
+                  std::to_string(v.source().tokens.size() - 1));
+  };
+  for (const auto& [role, key] : {std::pair{Role::bos, "bos_token_id"},
+                                  {Role::eos, "eos_token_id"},
+                                  {Role::eot, "eot_token_id"},
+                                  {Role::eom, "eom_token_id"}}) {
+    const auto v = SyntheticVocabulary::byte_bpe("gpt-2");
+    refused(v, role, static_cast<int64_t>(v.source().tokens.size()), key);
+    refused(v, role, -1, key);
+    refused(SyntheticVocabulary::spm(true), role, int64_t{1} << 40, key);
+  }
+  refused(SyntheticVocabulary::spm(true), Role::unk, 99999, "unknown_token_id");
+}
+
+// Each odd entry of the merges is counted, and a good list has none.
+TEST(HostileVocabulary, OddMergesAreCounted) {
+  EXPECT_TRUE(Tokenizer(SyntheticVocabulary::byte_bpe("gpt-2").source()).notes().empty());
+  EXPECT_TRUE(Tokenizer(SyntheticVocabulary::raw_bpe().source()).notes().empty());
+  for (const char* odd : {"nospace", "", " ", "t h e", "t ", "the zz", "zz the"}) {
+    auto v = SyntheticVocabulary::byte_bpe("gpt-2");
+    const std::string at = std::to_string(v.source().merges.size());
+    v.source().merges.push_back(odd);
+    const Tokenizer t(v.source());
+    ASSERT_EQ(t.notes().size(), 1u) << odd;
+    EXPECT_EQ(t.notes()[0].find("synthetic: 1 of "), 0u) << t.notes()[0];
+    EXPECT_NE(t.notes()[0].find("at " + at + ": \"" + odd + "\""), std::string::npos)
+        << t.notes()[0];
+  }
 }
 
 TEST(HostileVocabulary, InfiniteAndEqualScoresAreInOrder) {

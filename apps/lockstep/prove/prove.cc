@@ -18,7 +18,8 @@ namespace {
 
 struct ProveOptions {
   EngineOptions engine;
-  std::optional<std::string> drafter, prompt, file, only;
+  std::optional<Given> drafter;
+  std::optional<std::string> prompt, file, only;
   std::optional<int64_t> tokens, seed;
   bool quick = false, corrupt = false, json = false;
 };
@@ -87,8 +88,8 @@ PlanInputs make_inputs(const ProveOptions& options, const model::Model& model) {
   PlanInputs inputs;
   inputs.quick = options.quick;
   inputs.seed = static_cast<uint64_t>(options.seed.value_or(1));
-  inputs.k_type = parse_kv_type("-ctk", options.engine.k_type);
-  inputs.v_type = parse_kv_type("-ctv", options.engine.v_type);
+  inputs.k_type = parse_kv_type(options.engine.k_type);
+  inputs.v_type = parse_kv_type(options.engine.v_type);
   const auto tokenizer = text::Tokenizer::load(model.file());
   inputs.repetitive = prompt_ids(tokenizer, kRepetitive);
   inputs.prose = prompt_ids(tokenizer, kProse);
@@ -113,7 +114,8 @@ ExitCode prove_plan(const ProveOptions& options, Prover& prover, const PlanInput
       return c.name.find(*options.only) == std::string::npos;
     });
     if (plan.empty())
-      bad_use(fmt::format("--only {}: no configuration's name contains it", *options.only));
+      bad_use(
+          fmt::format("--only {}: no configuration's name contains it", shorten(*options.only)));
   }
   Progress progress;
   Json lines = Json::array();

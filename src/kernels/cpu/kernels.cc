@@ -65,7 +65,7 @@ const CpuKernels& select_cpu_kernels(std::string_view isa) {
     names += (names.empty() ? "" : ", ") + std::string(all[i]->isa);
   }
   throw Error(ExitCode::bad_use,
-              "there are no \"" + std::string(isa) + "\" kernels; this build has " + names);
+              "there are no \"" + shorten(isa) + "\" kernels; this build has " + names);
 }
 
 }  // namespace lockstep::kernels

@@ -115,7 +115,7 @@ def choose(raw, history, position, **parameters):
     p = dict(DEFAULTS, **parameters)
     raw = np.asarray(raw, F32)
     if not np.isfinite(raw).all():
-        return None, "non-finite logit"
+        return None, "a logit that is not finite"
     s = Candidates(raw)
     for token, bias in p["logit_bias"]:
         at = s.id == token
@@ -126,7 +126,7 @@ def choose(raw, history, position, **parameters):
     if p.get("allowed") is not None:
         s.keep(np.isin(s.id, list(p["allowed"])))
     if len(s.id) == 0:
-        return None, "no candidate"
+        return None, "no token is left to choose from"
     for stage in p["stages"]:
         s.sort()
         if stage == "penalties":
