@@ -67,7 +67,7 @@ Json identity_json(const model::Model& model, const kernels::BackendInfo& backen
 
 Json buffer_json(const BandwidthMeter& meter) {
   const double share = meter.huge_page_share();
-  return {{"bytes", meter.buffer_bytes()}, {"huge_pages", share < 0 ? Json() : Json(share)}};
+  return {{"bytes", meter.buffer_bytes()}, {"huge_pages", share}};
 }
 
 std::string buffer_text(const BandwidthMeter& meter) {
@@ -75,7 +75,7 @@ std::string buffer_text(const BandwidthMeter& meter) {
   return fmt::format(
       "read GB/s: over a buffer of {}, {} of it in huge pages",
       human_bytes(static_cast<double>(meter.buffer_bytes())),
-      share < 0 ? std::string("an unknown share") : fmt::format("{:.0f} %", 100 * share));
+      fmt::format("{:.0f} %", 100 * share));
 }
 
 ExitCode bench(const BenchOptions& options) {

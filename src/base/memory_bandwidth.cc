@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <immintrin.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -104,25 +103,6 @@ int64_t last_level_cache_bytes() {
   return bytes;
 }
 
-// What the kernel says of the mapping that starts at `data`.
-double share_in_huge_pages(const std::byte* data, int64_t bytes) {
-  std::ifstream maps("/proc/self/smaps");
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  int64_t huge_kib = 0;
-  bool inside = false, known = false;
-  for (std::string line; std::getline(maps, line);) {
-    unsigned long long from = 0, to = 0;
-    if (std::sscanf(line.c_str(), "%llx-%llx ", &from, &to) == 2) {
-      inside = from < begin + static_cast<uintptr_t>(bytes) && to > begin;
-    } else if (inside && line.starts_with("AnonHugePages:")) {
-      huge_kib += std::stoll(line.substr(line.find(':') + 1));
-      known = true;
-    }
-  }
-  if (!known) return -1;
-  return std::min(1.0, static_cast<double>(huge_kib) * 1024 / static_cast<double>(bytes));
-}
-
 }  // namespace
 
 int64_t BandwidthMeter::default_buffer_bytes() {
@@ -131,38 +111,20 @@ int64_t BandwidthMeter::default_buffer_bytes() {
 }
 
 BandwidthMeter::BandwidthMeter(int threads, int64_t bytes)
-    : team_(threads), bytes_(std::max<int64_t>(1, (bytes + kPiece - 1) / kPiece) * kPiece) {
-  // Mapped with room to begin on a huge page.
-  const auto mapped = static_cast<size_t>(bytes_ + kHugePage);
-  void* address =
-      ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) {
-    throw Error(
-        ExitCode::resource,
-        fmt::format("no memory for {} bytes to measure the read bandwidth on: {}; free some",
-                    bytes_, std::strerror(errno)));
-  }
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t aligned = (begin + kHugePage - 1) / kHugePage * kHugePage;
-  if (aligned > begin) ::munmap(address, aligned - begin);
-  const uintptr_t end = begin + mapped, used_end = aligned + static_cast<uintptr_t>(bytes_);
-  if (end > used_end) ::munmap(reinterpret_cast<void*>(used_end), end - used_end);
-  data_ = reinterpret_cast<std::byte*>(aligned);
-  ::madvise(data_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);  // a wish: the share is reported
+    : team_(threads),
+      bytes_(std::max<int64_t>(1, (bytes + kPiece - 1) / kPiece) * kPiece),
+      memory_(bytes_, "the measurement of the read bandwidth") {
   // Every page its own memory: a page that was never written is one page of zeros for all.
-  team_.run([&](int worker) {
-    const Range own = part_of(bytes_ / 8, worker, team_.size());
-    auto* words = reinterpret_cast<uint64_t*>(data_);
+  team_.run(team_.size(), [&](int part) {
+    const Range own = part_of(bytes_ / 8, part, team_.size());
+    auto* words = reinterpret_cast<uint64_t*>(memory_.data());
     for (int64_t i = own.begin; i < own.end; ++i) {
       words[i] = (static_cast<uint64_t>(i) + 1) * 0x9E3779B97F4A7C15ull;
     }
   });
-  huge_page_share_ = share_in_huge_pages(data_, bytes_);
+  huge_page_share_ =
+      static_cast<double>(memory_.huge_bytes()) / static_cast<double>(memory_.size());
   settle();
-}
-
-BandwidthMeter::~BandwidthMeter() {
-  ::munmap(data_, static_cast<size_t>(bytes_));
 }
 
 // Memory that a hypervisor has just handed out reads at a tenth of its speed for some hundred
@@ -187,12 +149,12 @@ BandwidthMeter::Reading BandwidthMeter::read(double milliseconds) {
   const auto until = start + std::chrono::duration_cast<Clock::duration>(
                                  std::chrono::duration<double, std::milli>(milliseconds));
   std::atomic<int64_t> read_pieces{0};
-  team_.run([&](int) {
+  team_.run(team_.size(), [&](int) {
     uint64_t sum = 0;
     int64_t count = 0;
     do {
       const int64_t piece = next_piece_.fetch_add(1, std::memory_order_relaxed) % pieces;
-      sum ^= reader(data_ + piece * kPiece, kPiece);
+      sum ^= reader(memory_.data() + piece * kPiece, kPiece);
       ++count;
     } while (Clock::now() < until);
     sink_.fetch_xor(sum, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/huge_memory.h"
 #include "base/thread_team.h"
 
 namespace lockstep {
@@ -21,7 +22,6 @@ class BandwidthMeter {
   // rounded up to whole pieces of 1 MiB; below several times the last-level cache a reading is
   // one of the cache. Throws Error(resource).
   explicit BandwidthMeter(int threads, int64_t bytes = default_buffer_bytes());
-  ~BandwidthMeter();
   BandwidthMeter(const BandwidthMeter&) = delete;
   BandwidthMeter& operator=(const BandwidthMeter&) = delete;
 
@@ -38,8 +38,8 @@ class BandwidthMeter {
 
   int threads() const { return team_.size(); }
   int64_t buffer_bytes() const { return bytes_; }
-  // Share of the buffer that lies in huge pages, 0 to 1, asked when it had been filled; negative
-  // where the system does not say.
+  // Share of the buffer that lies in huge pages, 0 to 1, asked when it had been filled; 0 where the
+  // system does not say.
   double huge_page_share() const { return huge_page_share_; }
 
  private:
@@ -47,8 +47,8 @@ class BandwidthMeter {
 
   ThreadTeam team_;
   int64_t bytes_;
-  std::byte* data_ = nullptr;
-  double huge_page_share_ = -1;
+  HugeMemory memory_;
+  double huge_page_share_ = 0;
   std::atomic<int64_t> next_piece_{0};
   std::atomic<uint64_t> sink_{0};
 };

@@ -194,7 +194,7 @@ using test::Quantized;
 
 Quantized quantize(const CpuKernels& kernels, ActivationForm form, const std::vector<float>& x,
                    int64_t rows, int64_t n) {
-  Quantized out(form, rows, n);
+  Quantized out(kernels, form, rows, n);
   if (n % out.block != 0) refuse("a row must be whole blocks");
   const QuantizeActivationsArgs args{x.data(), rows, n, form, out.view(), {out.fault.data()}};
   kernels.quantize_activations(args, {0, args.items()});
@@ -208,13 +208,15 @@ json quantize_activations(const CpuKernels& kernels, const Request& request) {
   const auto x = request.rows<float>("x", n, &rows);
   const Quantized out =
       quantize(kernels, block == 32 ? ActivationForm::q32 : ActivationForm::q256, x, rows, n);
-  std::vector<float> d;  // row by row
+  std::vector<int8_t> q;  // row by row
+  std::vector<float> d;
   std::vector<int32_t> sums;
   for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < n; ++k) q.push_back(out.q_of(r, k));
     for (int64_t b = 0; b < n / out.block; ++b) d.push_back(out.d_of(r, b));
     for (int64_t b = 0; b < n / 32; ++b) sums.push_back(out.sum_of(r, b));
   }
-  return {{"q", encoded(out.q)},
+  return {{"q", encoded(q)},
           {"d", encoded(d)},
           {"sums", encoded(sums)},
           {"fault", encoded(out.fault)}};

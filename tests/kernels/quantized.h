@@ -11,8 +11,9 @@ namespace lockstep::kernels::test {
 
 // Rows quantised in one form, with room for what every table writes.
 struct Quantized {
-  Quantized(ActivationForm form, int64_t n_rows, int64_t n)
-      : block(form == ActivationForm::q32 ? 32 : 256),
+  Quantized(const CpuKernels& kernels, ActivationForm form, int64_t n_rows, int64_t n)
+      : together(kernels.rows_together),
+        block(form == ActivationForm::q32 ? 32 : 256),
         rows(n_rows),
         width(n),
         q(static_cast<size_t>(n_rows * n)),
@@ -21,15 +22,21 @@ struct Quantized {
         d_sums(d.size()),
         fault(static_cast<size_t>(n_rows)) {}
 
-  QuantizedActivations view() { return {q.data(), d.data(), sums.data(), d_sums.data()}; }
+  QuantizedActivations view() {
+    return {q.data(), d.data(), sums.data(), d_sums.data(), together};
+  }
   float d_of(int64_t row, int64_t b) const { return d[static_cast<size_t>(b * rows + row)]; }
+  int8_t q_of(int64_t row, int64_t k) const {
+    const QuantizedActivations layout{.together = together};
+    return q[static_cast<size_t>(layout.q_index(rows, width, row, k / 4 * 4) + k % 4)];
+  }
   // Σ q of 32 elements
   int32_t sum_of(int64_t row, int64_t b32) const {
     const auto at = static_cast<size_t>(2 * (b32 * rows + row));
     return -(sums[at] + sums[at + 1]);
   }
 
-  int64_t block, rows, width;
+  int64_t together, block, rows, width;
   std::vector<int8_t> q;
   std::vector<float> d;
   std::vector<int16_t> sums;

@@ -21,7 +21,7 @@ int64_t now_ns() {
 // bytes of weights.
 constexpr int64_t kChunksPerWorker = 8;
 constexpr int64_t kFewestPieces = 4;
-constexpr int64_t kFewestBytes = 64 << 10;
+constexpr int64_t kFewestBytes = 128 << 10;
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;

@@ -29,8 +29,8 @@ struct QuantizedBuffers {
     sums.reserve(rows * (n / 32) * 4);
     d_sums.reserve(rows * (n / block) * 4);
   }
-  QuantizedActivations view() const {
-    return {q.as<int8_t>(), d.as<float>(), sums.as<int16_t>(), d_sums.as<float>()};
+  QuantizedActivations view(int64_t together) const {
+    return {q.as<int8_t>(), d.as<float>(), sums.as<int16_t>(), d_sums.as<float>(), together};
   }
 };
 

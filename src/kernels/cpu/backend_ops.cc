@@ -24,7 +24,7 @@ void CpuBackend::quantise(int op_index, Part part) {
       if (activation_form(out.weight->type) != form) continue;
       run_kernel(kernels_.quantize_activations,
                  QuantizeActivationsArgs{slot(linear.in), plan_.rows_at(op_index),
-                                         width(linear.in), form, buffers.view(), faults(op_index)},
+                                         width(linear.in), form, buffers.view(kernels_.rows_together), faults(op_index)},
                  part);
       return;
     }
@@ -53,7 +53,7 @@ void CpuBackend::run_product(int op_index, Range tiles) {
       kernels_.matmul_float({&w, out.bias, x, rows, slot(out.out)}, own);
     } else {
       const QuantizedBuffers& buffers = form == ActivationForm::q32 ? q32_ : q256_;
-      kernels_.matmul_quantized({&w, packed[i], out.bias, buffers.view(), rows, slot(out.out)},
+      kernels_.matmul_quantized({&w, packed[i], out.bias, buffers.view(kernels_.rows_together), rows, slot(out.out)},
                                 own);
     }
   }

@@ -38,6 +38,7 @@ struct CpuKernels {
   void (*embed)(const EmbedArgs&, Range items);
   void (*rms_norm)(const RmsNormArgs&, Range items);
   void (*quantize_activations)(const QuantizeActivationsArgs&, Range items);
+  int64_t rows_together;   // how it wants the activations' q (ops/quantize_activations.h)
   const Packing* packing;  // how matmul_quantized wants a matrix; null: as the file has it
   void (*matmul_quantized)(const MatmulQuantizedArgs&, Range items);
   void (*matmul_float)(const MatmulFloatArgs&, Range items);

@@ -6,8 +6,9 @@
 //            otherwise:   d = a ÷ 127, r = 127 ÷ a, q = roundeven(x·r) as int8
 //            sums = -Σ q over every 16 elements (what an offset or a minimum of the weights is
 //            multiplied with); in form q32 also d_sums = d·float(Σ q) over every block.
-// Shapes     x [rows][n]; q [rows][n]; d, d_sums [n ÷ block][rows]; sums [n ÷ 32][rows][2]:
-//            what one step of a product reads for all rows lies together. n % block == 0.
+// Shapes     x [rows][n]; n % block == 0. What one step of a product reads for all rows lies
+//            together: d, d_sums [n ÷ block][rows]; sums [n ÷ 32][rows][2]; q in groups of
+//            `together` rows (the last may be fewer), each [n ÷ 4][rows of the group][4].
 // Item       256 consecutive elements of one row (the last of a row may be shorter):
 //            item = row·ceil(n ÷ 256) + index.
 // Order      none to fix: max and integer sums are exact.
@@ -29,7 +30,15 @@ struct QuantizedActivations {
   int8_t* q = nullptr;
   float* d = nullptr;
   int16_t* sums = nullptr;
-  float* d_sums = nullptr;  // form q32
+  float* d_sums = nullptr;   // form q32
+  int64_t together = 1;      // CpuKernels::rows_together of the product that reads it
+
+  // Where elements k … k + 3 of a row are in q; 4 divides k.
+  int64_t q_index(int64_t rows, int64_t n, int64_t row, int64_t k) const {
+    const int64_t first = row / together * together;
+    const int64_t group = rows - first < together ? rows - first : together;
+    return first * n + k * group + 4 * (row - first);
+  }
 };
 
 struct QuantizeActivationsArgs {

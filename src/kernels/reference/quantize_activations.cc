@@ -13,11 +13,19 @@ void quantize_activations(const QuantizeActivationsArgs& args, Range items) {
     for (int64_t begin = chunk.begin; begin < chunk.end; begin += block) {
       const int64_t at = chunk.row * args.n + begin;
       const int64_t block_at = begin / block * args.rows + chunk.row;
-      int8_t* q = args.out.q + at;
+      int8_t q[256];
       const float a = max_magnitude(args.x + at, block);
       if (is_non_finite(a)) set_fault(args.faults, chunk.row);
       const float d = quantize_int8(args.x + at, block, a, q);
       args.out.d[block_at] = d;
+      const int64_t first = args.out.q_index(args.rows, args.n, chunk.row, begin);
+      const int64_t step = args.out.q_index(args.rows, args.n, chunk.row, begin + 4) - first;
+      int8_t* out = args.out.q + first;
+      if (step == 4) {
+        __builtin_memcpy(out, q, static_cast<size_t>(block));
+      } else {
+        for (int64_t i = 0; i < block; i += 4, out += step) __builtin_memcpy(out, q + i, 4);
+      }
       int32_t sum = 0;
       for (int64_t j = 0; j < block; j += 16) {
         int32_t sixteen = 0;

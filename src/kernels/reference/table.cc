@@ -8,6 +8,7 @@ const CpuKernels kTable = {
     .embed = embed,
     .rms_norm = rms_norm,
     .quantize_activations = quantize_activations,
+    .rows_together = LOCKSTEP_ROWS_TOGETHER,
     .packing = LOCKSTEP_PACKING,
     .matmul_quantized = matmul_quantized,
     .matmul_float = matmul_float,

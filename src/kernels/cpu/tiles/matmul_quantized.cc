@@ -1,5 +1,5 @@
 // The product over packed tiles: sixteen output columns side by side, each in the law's own order,
-// for up to Simd::kRows rows of the pass at a time. Compiled once per instruction set; the
+// for up to kRows rows of the pass at a time. Compiled once per instruction set; the
 // instructions are in LOCKSTEP_SIMD_HEADER.
 #include "kernels/ops/matmul_quantized.h"
 
@@ -14,23 +14,37 @@ namespace {
 using Int = Simd::Int;
 using Float = Simd::Float;
 using Codes = Simd::Codes;
+constexpr int64_t kRows = LOCKSTEP_ROWS_TOGETHER;
+constexpr int kAccumulators = 2 * kRows;  // sums in registers beside a superblock's totals
 
 // Rows [first, first + R) of the activations, as one group of kernels reads them.
 template <int R>
 struct Rows {
-  const int8_t* q[R];
+  const int8_t* q;          // [n_in ÷ 4][R][4]
   const float* d;           // [block][rows]
   const float* d_sums;      // [32 elements][rows]
   const int16_t* sums;      // [32 elements][rows][2], minus Σ q of 16 each
   int64_t rows;             // of the pass: the stride
 };
 
-// acc[r] += Σ w·q over group g of the block at element k.
+// Weights are read once, in order. Asked for this far ahead of their use, a line for every line that
+// is read, they come while earlier ones are computed with; without it the eight rows of a verify
+// pass cost 2.5 times as much (docs/rejected.md). Past a matrix's end it asks for nothing of use,
+// and can't fault.
+constexpr int64_t kAhead = 12288;
+
+inline Codes load_ahead(const std::byte* codes) {
+  _mm_prefetch(reinterpret_cast<const char*>(codes + kAhead), _MM_HINT_T0);
+  return Simd::load_codes(codes);
+}
+
+// acc[r] += Σ w·q over four elements from k on; q at the block's start.
 template <bool is_signed, int R>
-inline void dot_rows(Int* acc, Codes w, const Rows<R>& x, int64_t at) {
+inline void dot_rows(Int* acc, Codes w, const int8_t* q, int k) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    acc[r] = is_signed ? Simd::dot_signed(acc[r], w, x.q[r] + at) : Simd::dot(acc[r], w, x.q[r] + at);
+    const int8_t* four = q + k * R + 4 * r;
+    acc[r] = is_signed ? Simd::dot_signed(acc[r], w, four) : Simd::dot(acc[r], w, four);
   }
 }
 
@@ -40,10 +54,10 @@ struct Q8_0 {
   static constexpr int64_t kCodeBytes = tiles::kCodes8;
   static Int start(const int16_t* sums) { return Simd::start_signed(sums); }
   template <int R>
-  static void dots(const std::byte* codes, const Rows<R>& x, int64_t k, Int* isum) {
+  static void dots(const std::byte* codes, const int8_t* q, Int* isum) {
 #pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
-      dot_rows<true>(isum, Simd::load_codes(codes + 64 * g), x, k + 4 * g);
+      dot_rows<true, R>(isum, load_ahead(codes + 64 * g), q, 4 * g);
     }
   }
 };
@@ -57,17 +71,17 @@ struct Nibbles {
     return Simd::dot_sums<offset>(sums);
   }
   template <int R>
-  static void dots(const std::byte* codes, const Rows<R>& x, int64_t k, Int* isum) {
+  static void dots(const std::byte* codes, const int8_t* q, Int* isum) {
 #pragma GCC unroll 4
     for (int g = 0; g < 4; ++g) {
-      const Codes both = Simd::load_codes(codes + 64 * g);
+      const Codes both = load_ahead(codes + 64 * g);
       Codes low = Simd::low_nibbles(both), high = Simd::high_nibbles(both);
       if constexpr (fifth_bits) {
         low = Simd::add_fifth_bits(low, codes + tiles::kCodes4 + 8 * g);
         high = Simd::add_fifth_bits(high, codes + tiles::kCodes4 + 8 * (g + 4));
       }
-      dot_rows<false>(isum, low, x, k + 4 * g);
-      dot_rows<false>(isum, high, x, k + 16 + 4 * g);
+      dot_rows<false, R>(isum, low, q, 4 * g);
+      dot_rows<false, R>(isum, high, q, 16 + 4 * g);
     }
   }
 };
@@ -113,7 +127,7 @@ struct Form32 {
         Int isum[R];
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) isum[r] = Format::start(x.sums + 2 * (at + r));
-        Format::template dots<R>(codes, x, 32 * (b0 + b), isum);
+        Format::template dots<R>(codes, x.q + 32 * R * (b0 + b), isum);
         const Float d = Simd::load_f16(in + 32 * b);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
@@ -140,95 +154,136 @@ template <bool fifth_bits>
 struct Q45_K {
   static constexpr bool kHasMin = true;
   static constexpr int64_t kBytes = fifth_bits ? tiles::Q45_K::kBytes5 : tiles::Q45_K::kBytes4;
+  using L = tiles::Q45_K;
+
   template <int R>
   static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int* minus_u) {
-    using L = tiles::Q45_K;
-    for (int j = 0; j < 8; ++j) {  // sub-block
-      Int isum[R];
+    // [sub-block][column]
+    alignas(64) std::byte scale[128], min[128];
+    Simd::unpack_scales(in + L::kLow, in + L::kUpper, scale, min);
+    const int8_t* q = x.q + 256 * R * s;
+    for (int j = 0; j < 8; j += 2) {  // two sub-blocks share their bytes
+      Int low_sum[R], high_sum[R];
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) isum[r] = Simd::zero_int();
-      const std::byte* nibbles = in + L::kNibbles + 512 * (j / 2);
+      for (int r = 0; r < R; ++r) low_sum[r] = high_sum[r] = Simd::zero_int();
+      const std::byte* nibbles = in + L::kNibbles + 256 * j;
+      const std::byte* fifth = in + L::kFifth + 64 * j;
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g) {
-        const Codes both = Simd::load_codes(nibbles + 64 * g);
-        Codes w = j % 2 == 0 ? Simd::low_nibbles(both) : Simd::high_nibbles(both);
-        if constexpr (fifth_bits) w = Simd::add_fifth_bits(w, in + L::kFifth + 64 * j + 8 * g);
-        dot_rows<false>(isum, w, x, 256 * s + 32 * j + 4 * g);
+        const Codes both = load_ahead(nibbles + 64 * g);
+        Codes low = Simd::low_nibbles(both), high = Simd::high_nibbles(both);
+        if constexpr (fifth_bits) {
+          low = Simd::add_fifth_bits(low, fifth + 8 * g);
+          high = Simd::add_fifth_bits(high, fifth + 64 + 8 * g);
+        }
+        dot_rows<false, R>(low_sum, low, q, 32 * j + 4 * g);
+        dot_rows<false, R>(high_sum, high, q, 32 * (j + 1) + 4 * g);
       }
-      const Int low = Simd::widen_bytes(in + L::kLow + 16 * j);
-      const Int upper = Simd::widen_bytes(in + L::kUpper + 16 * (j % 4));
-      Int scale = Simd::masked(low, 15), min = Simd::shift_right<4>(low);
-      if (j < 4) {
-        scale = Simd::either(scale, Simd::masked(Simd::shift_left<4>(upper), 48));
-        min = Simd::either(min, Simd::masked(Simd::shift_left<2>(upper), 48));
-      } else {
-        scale = Simd::either(scale, Simd::masked(upper, 48));
-        min = Simd::either(min, Simd::masked(Simd::shift_right<2>(upper), 48));
-      }
-      min = Simd::either(min, Simd::shift_left<16>(min));  // for both sums of 16
-      const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
+      const Int low_scale = Simd::widen_bytes(scale + 16 * j);
+      const Int high_scale = Simd::widen_bytes(scale + 16 * (j + 1));
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        t[r] = Simd::mul_add(isum[r], scale, t[r]);
-        minus_u[r] = Simd::dot_pairs(minus_u[r], min, sums + 2 * r);
+        t[r] = Simd::mul_add(low_sum[r], low_scale, t[r]);
+        t[r] = Simd::mul_add(high_sum[r], high_scale, t[r]);
       }
     }
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const Int m = Simd::widen_bytes_twice(min + 16 * j);
+      const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) minus_u[r] = Simd::dot_pairs(minus_u[r], m, sums + 2 * r);
+    }
   }
-  static Float d(const std::byte* in) { return Simd::load_f16(in + tiles::Q45_K::kD); }
-  static Float dmin(const std::byte* in) { return Simd::load_f16(in + tiles::Q45_K::kDmin); }
+  static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
+  static Float dmin(const std::byte* in) { return Simd::load_f16(in + L::kDmin); }
 };
 
 struct Q6_K {
   static constexpr bool kHasMin = false;
   static constexpr int64_t kBytes = tiles::Q6_K::kBytes;
-  // Quarter k of a half: two sums of 16 elements, scaled and added to t.
-  template <int k, int R>
-  static void quarter(const std::byte* in, int half, const Rows<R>& x, int64_t s, Int* t,
-                      Int* scaled_sums) {
-    using L = tiles::Q6_K;
-    const int j = 4 * half + k;  // of the 32 elements
-    const Int scales = Simd::widen_signed_pairs(in + L::kScales + 32 * j);
-    const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      scaled_sums[r] = Simd::dot_pairs(scaled_sums[r], scales, sums + 2 * r);
-    }
-    for (int part = 0; part < 2; ++part) {
-      Int isum[R];
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) isum[r] = Simd::zero_int();
+  using L = tiles::Q6_K;
+
+  // The codes of `quarters` quarters of a half, from k on: groups 4·part … 4·part + 3 of each, their
+  // scaled sums added to t. Quarters k and k + 2 share their nibbles, all four their upper bits; how
+  // many are done together is a matter of registers.
+  template <int quarters, int k, int R>
+  static void add(const std::byte* in, int half, int part, const int8_t* q, const Int* scales,
+                  Int* t) {
+    Int isum[quarters][R];
 #pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        const int g = 4 * part + i;
-        const Codes both = Simd::load_codes(in + L::kNibbles + 64 * (16 * half + 8 * (k & 1) + g));
-        const Codes upper = Simd::load_codes(in + L::kUpper + 64 * (8 * half + g));
-        const Codes w = Simd::add_two_bits<k>(
-            k < 2 ? Simd::low_nibbles(both) : Simd::high_nibbles(both), upper);
-        dot_rows<false>(isum, w, x, 256 * s + 32 * j + 4 * g);
-      }
-      const Int scale = part == 0 ? Simd::shift_right<16>(Simd::shift_left<16>(scales))
-                                  : Simd::shift_right<16>(scales);
+    for (int i = 0; i < quarters; ++i) {
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) t[r] = Simd::mul_add(isum[r], scale, t[r]);
+      for (int r = 0; r < R; ++r) isum[i][r] = Simd::zero_int();
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const int g = 4 * part + i;
+      const std::byte* nibbles = in + L::kNibbles + 64 * (16 * half + 8 * (k & 1) + g);
+      const std::byte* uppers = in + L::kUpper + 64 * (8 * half + g);
+      const auto dots = [&](int j, Codes w) { dot_rows<false, R>(isum[j], w, q, 32 * (k + j) + 4 * g); };
+      if constexpr (quarters == 4) {
+        const Codes upper = load_ahead(uppers);
+        const Codes even = load_ahead(nibbles), odd = load_ahead(nibbles + 512);
+        dots(0, Simd::add_two_bits<0>(Simd::low_nibbles(even), upper));
+        dots(1, Simd::add_two_bits<1>(Simd::low_nibbles(odd), upper));
+        dots(2, Simd::add_two_bits<2>(Simd::high_nibbles(even), upper));
+        dots(3, Simd::add_two_bits<3>(Simd::high_nibbles(odd), upper));
+      } else {
+        const Codes upper = k == 0 ? load_ahead(uppers) : Simd::load_codes(uppers);
+        const Codes both = k < 2 ? load_ahead(nibbles) : Simd::load_codes(nibbles);
+        dots(0, Simd::add_two_bits<k>(k < 2 ? Simd::low_nibbles(both) : Simd::high_nibbles(both),
+                                      upper));
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < quarters; ++i) {
+      const Int scale = part == 0
+                            ? Simd::shift_right<16>(Simd::shift_left<16>(scales[k + i]))
+                            : Simd::shift_right<16>(scales[k + i]);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) t[r] = Simd::mul_add(isum[i][r], scale, t[r]);
     }
   }
+
   template <int R>
   static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int*) {
+    for (int half = 0; half < 2; ++half) {
+      const int8_t* q = x.q + 128 * R * (2 * s + half);
+      Int scales[4];  // of 16 elements each: two int16 a column
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) {
+        scales[k] = Simd::widen_signed_pairs(in + L::kScales + 32 * (4 * half + k));
+      }
+      for (int part = 0; part < 2; ++part) {
+        if constexpr (4 * R <= kAccumulators) {
+          add<4, 0, R>(in, half, part, q, scales, t);
+        } else {
+          add<1, 0, R>(in, half, part, q, scales, t);
+          add<1, 1, R>(in, half, part, q, scales, t);
+          add<1, 2, R>(in, half, part, q, scales, t);
+          add<1, 3, R>(in, half, part, q, scales, t);
+        }
+      }
+    }
     Int scaled_sums[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) scaled_sums[r] = Simd::zero_int();
-    for (int half = 0; half < 2; ++half) {
-      quarter<0>(in, half, x, s, t, scaled_sums);
-      quarter<1>(in, half, x, s, t, scaled_sums);
-      quarter<2>(in, half, x, s, t, scaled_sums);
-      quarter<3>(in, half, x, s, t, scaled_sums);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const Int scales = Simd::widen_signed_pairs(in + L::kScales + 32 * j);
+      const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        scaled_sums[r] = Simd::dot_pairs(scaled_sums[r], scales, sums + 2 * r);
+      }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {  // codes are stored as code + 32
       t[r] = Simd::add_int(t[r], Simd::shift_left<5>(scaled_sums[r]));
     }
   }
-  static Float d(const std::byte* in) { return Simd::load_f16(in + tiles::Q6_K::kD); }
+  static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
   static Float dmin(const std::byte*) { return Simd::zero(); }
 };
 
@@ -263,7 +318,7 @@ void tiles_of_rows(const MatmulQuantizedArgs& args, Range range, int64_t tile_by
                    int64_t first_row) {
   const Weight& w = *args.weight;
   Rows<R> x;
-  for (int r = 0; r < R; ++r) x.q[r] = args.x.q + (first_row + r) * w.n_in;
+  x.q = args.x.q + first_row * w.n_in;
   x.d = args.x.d + first_row;
   x.d_sums = args.x.d_sums + first_row;
   x.sums = args.x.sums + 2 * first_row;
@@ -289,12 +344,10 @@ template <template <typename, int> class Form, typename Format>
 void product(const MatmulQuantizedArgs& args, Range items) {
   const int64_t tile_bytes =
       tiles::packed_bytes(*args.weight) / ((args.weight->n_out + 15) / 16);
-  // Groups as even as can be: 9 rows are 5 and 4.
-  const int64_t groups = (args.rows + Simd::kRows - 1) / Simd::kRows;
   for (int64_t tile = items.begin; tile < items.end; tile += kTilesTogether) {
     const Range range{tile, smaller(items.end, tile + kTilesTogether)};
-    for (int64_t g = 0; g < groups; ++g) {
-      const int64_t first = args.rows * g / groups, rows = args.rows * (g + 1) / groups - first;
+    for (int64_t first = 0; first < args.rows; first += kRows) {
+      const int64_t rows = smaller(kRows, args.rows - first);
       switch (rows) {
         case 1:
           tiles_of_rows<Form, Format, 1>(args, range, tile_bytes, first);
@@ -309,7 +362,7 @@ void product(const MatmulQuantizedArgs& args, Range items) {
           tiles_of_rows<Form, Format, 4>(args, range, tile_bytes, first);
           break;
         default:
-          if constexpr (Simd::kRows > 4) {
+          if constexpr (kRows > 4) {
             switch (rows) {
               case 5:
                 tiles_of_rows<Form, Format, 5>(args, range, tile_bytes, first);

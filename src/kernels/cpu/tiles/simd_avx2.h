@@ -17,7 +17,6 @@ struct Simd {
     __m256 lo, hi;
   };
   using Codes = Int;  // columns 0-7 in lo, 8-15 in hi
-  static constexpr int kRows = 4;
 
   static Float zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static Int zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
@@ -108,6 +107,26 @@ struct Simd {
   static Int widen_bytes(const std::byte* x) {
     const __m128i bytes = half(x);
     return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+  }
+  static Int widen_bytes_twice(const std::byte* x) {
+    const Int v = widen_bytes(x);
+    return either(v, shift_left<16>(v));
+  }
+  static void unpack_scales(const std::byte* low, const std::byte* upper, std::byte* scale,
+                            std::byte* min) {
+    const auto put = [](std::byte* out, Codes nibbles, Codes top) {
+      const Codes joined = either(nibbles, and_bytes(top, 0x30));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out), joined.lo);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + 32), joined.hi);
+    };
+    const auto left = [](Codes x, int n) -> Codes {
+      return {_mm256_slli_epi16(x.lo, n), _mm256_slli_epi16(x.hi, n)};
+    };
+    const Codes l0 = load_codes(low), l1 = load_codes(low + 64), u = load_codes(upper);
+    put(scale, low_nibbles(l0), left(u, 4));
+    put(scale + 64, low_nibbles(l1), u);
+    put(min, high_nibbles(l0), left(u, 2));
+    put(min + 64, high_nibbles(l1), {_mm256_srli_epi16(u.lo, 2), _mm256_srli_epi16(u.hi, 2)});
   }
   static Int widen_signed_pairs(const std::byte* x) {
     return {_mm256_cvtepi8_epi16(half(x)), _mm256_cvtepi8_epi16(half(x + 16))};

@@ -13,7 +13,6 @@ struct Simd {
   using Int = __m512i;    // 16 × int32
   using Float = __m512;   // 16 × binary32
   using Codes = __m512i;  // 64 × uint8, [column][4]
-  static constexpr int kRows = 8;  // of a pass, kept in registers together
 
   static Float zero() { return _mm512_setzero_ps(); }
   static Int zero_int() { return _mm512_setzero_si512(); }
@@ -80,6 +79,26 @@ struct Simd {
   // 16 bytes to 16 × int32
   static Int widen_bytes(const std::byte* x) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+  }
+  // 16 bytes to 16 × two equal int16
+  static Int widen_bytes_twice(const std::byte* x) {
+    const __m128i first_of_each =
+        _mm_setr_epi8(0, -1, 0, -1, 4, -1, 4, -1, 8, -1, 8, -1, 12, -1, 12, -1);
+    return _mm512_shuffle_epi8(widen_bytes(x), _mm512_broadcast_i32x4(first_of_each));
+  }
+  // The scales and minimums of Q4_K (layout.h) as bytes: [sub-block][column] of each.
+  static void unpack_scales(const std::byte* low, const std::byte* upper, std::byte* scale,
+                            std::byte* min) {
+    const __m512i u = _mm512_loadu_si512(upper), four = _mm512_set1_epi8(15);
+    const __m512i l0 = _mm512_loadu_si512(low), l1 = _mm512_loadu_si512(low + 64);
+    const auto join = [](__m512i nibbles, __m512i top) {
+      return _mm512_ternarylogic_epi32(nibbles, top, _mm512_set1_epi8(0x30), 0xF8);
+    };
+    const auto high = [&](__m512i l) { return _mm512_and_si512(_mm512_srli_epi16(l, 4), four); };
+    _mm512_store_si512(scale, join(_mm512_and_si512(l0, four), _mm512_slli_epi16(u, 4)));
+    _mm512_store_si512(scale + 64, join(_mm512_and_si512(l1, four), u));
+    _mm512_store_si512(min, join(high(l0), _mm512_slli_epi16(u, 2)));
+    _mm512_store_si512(min + 64, join(high(l1), _mm512_srli_epi16(u, 2)));
   }
   // 32 signed bytes to 32 × int16
   static Int widen_signed_pairs(const std::byte* x) {
