@@ -49,8 +49,9 @@ ActivationForm activation_form(TensorType weight_type) {
 int64_t attention_scratch_bytes(int64_t head_dim, int64_t n_head, int64_t n_head_kv) {
   const int64_t padded = (head_dim + 15) / 16 * 16;
   const int64_t states = kAttentionTileRows * (n_head / n_head_kv);
-  // A page of keys and of values, one partial output, two more a query row and head, and its state.
-  const int64_t bytes = 4 * padded * (2 * kPagePositions + 1 + 2 * states) + 64 * states;
+  // A page of keys and of values, four partial outputs, and for each query row and head itself, two
+  // more partial outputs and its state.
+  const int64_t bytes = 4 * padded * (2 * kPagePositions + 4 + 3 * states) + 64 * states;
   return (bytes + 63) / 64 * 64;
 }
 

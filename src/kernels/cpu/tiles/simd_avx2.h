@@ -24,6 +24,37 @@ struct Simd {
   static Float load_f16(const std::byte* x) {
     return {_mm256_cvtph_ps(half(x)), _mm256_cvtph_ps(half(x + 16))};
   }
+  static Float load_floats(const float* x) { return {_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8)}; }
+  static void store(float* x, Float v) {
+    _mm256_storeu_ps(x, v.lo);
+    _mm256_storeu_ps(x + 8, v.hi);
+  }
+  static float max(Float v) {
+    const __m256 a = _mm256_max_ps(v.lo, v.hi);
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+  }
+  static Float max(Float a, Float b) {
+    return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
+  }
+  static Float trees16(const Float* set) {
+    // Sets 4·i + n, i = 0 … 3, come out as four lanes.
+    const auto four_sets = [&](int n) {
+      __m128 half[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const __m256 eight = _mm256_add_ps(set[4 * i + n].lo, set[4 * i + n].hi);
+        half[i] = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+      }
+      const auto pairs = [](__m128 a, __m128 b) {
+        return _mm_add_ps(_mm_shuffle_ps(a, b, 0x44), _mm_shuffle_ps(a, b, 0xEE));
+      };
+      const __m128 a = pairs(half[0], half[1]), b = pairs(half[2], half[3]);
+      return _mm_add_ps(_mm_shuffle_ps(a, b, 0x88), _mm_shuffle_ps(a, b, 0xDD));
+    };
+    return {_mm256_set_m128(four_sets(1), four_sets(0)), _mm256_set_m128(four_sets(3), four_sets(2))};
+  }
   static Float add(Float a, Float b) {
     return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
   }

@@ -20,6 +20,31 @@ struct Simd {
   static Float load_f16(const std::byte* x) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
   }
+  static Float load_floats(const float* x) { return _mm512_loadu_ps(x); }
+  static void store(float* x, Float v) { _mm512_storeu_ps(x, v); }
+  static float max(Float v) { return _mm512_reduce_max_ps(v); }
+  static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+  // The law's tree(16) of each of sixteen sets of lanes; set 4·i + n comes out as lane 4·n + i.
+  static Float trees16(const Float* set) {
+    Float two[8], four[4], eight[2];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {  // halves of 8 lanes
+      const Float a = set[2 * i], b = set[2 * i + 1];
+      two[i] = add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {  // of 4: now set 4·i + n is 128-bit lane n
+      const Float a = two[2 * i], b = two[2 * i + 1];
+      four[i] = add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const Float a = four[2 * i], b = four[2 * i + 1];
+      eight[i] = add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+    }
+    return add(_mm512_shuffle_ps(eight[0], eight[1], 0x88),
+               _mm512_shuffle_ps(eight[0], eight[1], 0xDD));
+  }
   static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
   static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
