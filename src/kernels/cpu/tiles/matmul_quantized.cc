@@ -38,7 +38,19 @@ inline Codes load_ahead(const std::byte* codes) {
   return Simd::load_codes(codes);
 }
 
-// acc[r] += Σ w·q over four elements from k on; q at the block's start.
+// acc[t][r] += Σ w·q over four elements from k on; q at the block's start.
+template <bool is_signed, int R, int T>
+inline void dot_tiles(Int acc[][R], const Codes* w, const int8_t* q, int k) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const int8_t* four = q + k * R + 4 * r;
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) {
+      acc[t][r] =
+          is_signed ? Simd::dot_signed(acc[t][r], w[t], four) : Simd::dot(acc[t][r], w[t], four);
+    }
+  }
+}
 template <bool is_signed, int R>
 inline void dot_rows(Int* acc, Codes w, const int8_t* q, int k) {
 #pragma GCC unroll 8
@@ -53,11 +65,14 @@ struct Q8_0 {
   static constexpr bool kHasMin = false;
   static constexpr int64_t kCodeBytes = tiles::kCodes8;
   static Int start(const int16_t* sums) { return Simd::start_signed(sums); }
-  template <int R>
-  static void dots(const std::byte* codes, const int8_t* q, Int* isum) {
+  template <int R, int T>
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
 #pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
-      dot_rows<true, R>(isum, load_ahead(codes + 64 * g), q, 4 * g);
+      Codes w[T];
+#pragma GCC unroll 2
+      for (int t = 0; t < T; ++t) w[t] = load_ahead(codes + t * tile_bytes + 64 * g);
+      dot_tiles<true, R, T>(isum, w, q, 4 * g);
     }
   }
 };
@@ -70,18 +85,24 @@ struct Nibbles {
     if constexpr (offset == 0) return Simd::zero_int();
     return Simd::dot_sums<offset>(sums);
   }
-  template <int R>
-  static void dots(const std::byte* codes, const int8_t* q, Int* isum) {
+  template <int R, int T>
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
 #pragma GCC unroll 4
     for (int g = 0; g < 4; ++g) {
-      const Codes both = load_ahead(codes + 64 * g);
-      Codes low = Simd::low_nibbles(both), high = Simd::high_nibbles(both);
-      if constexpr (fifth_bits) {
-        low = Simd::add_fifth_bits(low, codes + tiles::kCodes4 + 8 * g);
-        high = Simd::add_fifth_bits(high, codes + tiles::kCodes4 + 8 * (g + 4));
+      Codes low[T], high[T];
+#pragma GCC unroll 2
+      for (int t = 0; t < T; ++t) {
+        const std::byte* own = codes + t * tile_bytes;
+        const Codes both = load_ahead(own + 64 * g);
+        low[t] = Simd::low_nibbles(both);
+        high[t] = Simd::high_nibbles(both);
+        if constexpr (fifth_bits) {
+          low[t] = Simd::add_fifth_bits(low[t], own + tiles::kCodes4 + 8 * g);
+          high[t] = Simd::add_fifth_bits(high[t], own + tiles::kCodes4 + 8 * (g + 4));
+        }
       }
-      dot_rows<false, R>(isum, low, q, 4 * g);
-      dot_rows<false, R>(isum, high, q, 16 + 4 * g);
+      dot_tiles<false, R, T>(isum, low, q, 4 * g);
+      dot_tiles<false, R, T>(isum, high, q, 16 + 4 * g);
     }
   }
 };
@@ -113,39 +134,52 @@ struct Lanes {
 
 template <typename Format, int R>
 struct Form32 {
-  static const std::byte* tile(const std::byte* in, const Rows<R>& x, int64_t n_in,
-                               Lanes<R>& lanes) {
+  static constexpr int kTiles = R == kRows ? Simd::kTiles : 1;
+  // T tiles side by side, tile_bytes apart.
+  template <int T>
+  static void run(const std::byte* in, int64_t tile_bytes, const Rows<R>& x, int64_t n_in,
+                  Lanes<R>* lanes) {
     const int64_t n_blocks = n_in / 32;
     for (int64_t b0 = 0; b0 < n_blocks; b0 += tiles::kBlocksPerSegment) {
       const int64_t count = smaller(tiles::kBlocksPerSegment, n_blocks - b0);
       const std::byte* codes = in + tiles::factor_bytes(count, Format::kHasMin);
-      Float acc[R];
+      Float acc[T][R];
+#pragma GCC unroll 2
+      for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) acc[r] = Simd::zero();
+        for (int r = 0; r < R; ++r) acc[t][r] = Simd::zero();
+      }
       for (int64_t b = 0; b < count; ++b, codes += Format::kCodeBytes) {
         const int64_t at = (b0 + b) * x.rows;
-        Int isum[R];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) isum[r] = Format::start(x.sums + 2 * (at + r));
-        Format::template dots<R>(codes, x.q + 32 * R * (b0 + b), isum);
-        const Float d = Simd::load_f16(in + 32 * b);
+        Int isum[T][R];
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          acc[r] = Simd::fma(Simd::to_float(isum[r]), Simd::mul(d, Simd::broadcast(x.d + at + r)),
-                             acc[r]);
+          const Int start = Format::start(x.sums + 2 * (at + r));
+#pragma GCC unroll 2
+          for (int t = 0; t < T; ++t) isum[t][r] = start;
         }
-        if constexpr (Format::kHasMin) {
-          const Float m = Simd::load_f16(in + 32 * (count + b));
+        Format::template dots<R, T>(codes, tile_bytes, x.q + 32 * R * (b0 + b), isum);
+#pragma GCC unroll 2
+        for (int t = 0; t < T; ++t) {
+          const Float d = Simd::load_f16(in + t * tile_bytes + 32 * b);
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r) {
-            acc[r] = Simd::fma(m, Simd::broadcast(x.d_sums + at + r), acc[r]);
+            acc[t][r] = Simd::fma(Simd::to_float(isum[t][r]),
+                                  Simd::mul(d, Simd::broadcast(x.d + at + r)), acc[t][r]);
+          }
+          if constexpr (Format::kHasMin) {
+            const Float m = Simd::load_f16(in + t * tile_bytes + 32 * (count + b));
+#pragma GCC unroll 8
+            for (int r = 0; r < R; ++r) {
+              acc[t][r] = Simd::fma(m, Simd::broadcast(x.d_sums + at + r), acc[t][r]);
+            }
           }
         }
       }
-      lanes.add(b0 / tiles::kBlocksPerSegment, acc);
+#pragma GCC unroll 2
+      for (int t = 0; t < T; ++t) lanes[t].add(b0 / tiles::kBlocksPerSegment, acc[t]);
       in = codes;
     }
-    return in;
   }
 };
 
@@ -289,8 +323,10 @@ struct Q6_K {
 
 template <typename Format, int R>
 struct Form256 {
-  static const std::byte* tile(const std::byte* in, const Rows<R>& x, int64_t n_in,
-                               Lanes<R>& lanes) {
+  static constexpr int kTiles = 1;
+  template <int T>
+  static void run(const std::byte* in, int64_t, const Rows<R>& x, int64_t n_in, Lanes<R>* lanes) {
+    static_assert(T == 1);
     for (int64_t s = 0; s < n_in / 256; ++s, in += Format::kBytes) {
       Int t[R], minus_u[R];
 #pragma GCC unroll 8
@@ -306,34 +342,46 @@ struct Form256 {
           acc[r] = Simd::fma(Simd::to_float(minus_u[r]), Simd::mul(dmin, dx), acc[r]);
         }
       }
-      lanes.add(s, acc);
+      lanes->add(s, acc);
     }
-    return in;
   }
 };
 
-// Tiles [first, last) for R rows of the pass from first_row on.
+template <int R>
+void store_tile(const MatmulQuantizedArgs& args, int64_t tile, int64_t first_row,
+                const Lanes<R>& lanes) {
+  const int64_t n = tile * tiles::kColumns, n_out = args.weight->n_out;
+  const int64_t columns = smaller(tiles::kColumns, n_out - n);
+  float* out = args.out + first_row * n_out + n;
+  for (int r = 0; r < R; ++r, out += n_out) {
+    Float y = lanes.sum(r);
+    if (args.bias) y = Simd::add(y, Simd::load_columns(args.bias + n, columns));
+    Simd::store_columns(out, y, columns);
+  }
+}
+
+// Tiles [range.begin, range.end) for R rows of the pass from first_row on.
 template <template <typename, int> class Form, typename Format, int R>
 void tiles_of_rows(const MatmulQuantizedArgs& args, Range range, int64_t tile_bytes,
                    int64_t first_row) {
-  const Weight& w = *args.weight;
-  Rows<R> x;
-  x.q = args.x.q + first_row * w.n_in;
-  x.d = args.x.d + first_row;
-  x.d_sums = args.x.d_sums + first_row;
-  x.sums = args.x.sums + 2 * first_row;
-  x.rows = args.rows;
-  for (int64_t tile = range.begin; tile < range.end; ++tile) {
-    Lanes<R> lanes;
-    Form<Format, R>::tile(args.packed + tile * tile_bytes, x, w.n_in, lanes);
-    const int64_t n = tile * tiles::kColumns;
-    const int64_t columns = smaller(tiles::kColumns, w.n_out - n);
-    float* out = args.out + first_row * w.n_out + n;
-    for (int r = 0; r < R; ++r, out += w.n_out) {
-      Float y = lanes.sum(r);
-      if (args.bias) y = Simd::add(y, Simd::load_columns(args.bias + n, columns));
-      Simd::store_columns(out, y, columns);
+  const Rows<R> x = {args.x.q + first_row * args.weight->n_in, args.x.d + first_row,
+                     args.x.d_sums + first_row, args.x.sums + 2 * first_row, args.rows};
+  // Two tiles share the loads of the activations; not worth the registers while memory is slower.
+  constexpr int T = Form<Format, R>::kTiles;
+  int64_t tile = range.begin;
+  if constexpr (T > 1) {
+    for (; args.rows > kRows && tile + T <= range.end; tile += T) {
+      Lanes<R> lanes[T];
+      Form<Format, R>::template run<T>(args.packed + tile * tile_bytes, tile_bytes, x,
+                                       args.weight->n_in, lanes);
+      for (int t = 0; t < T; ++t) store_tile<R>(args, tile + t, first_row, lanes[t]);
     }
+  }
+  for (; tile < range.end; ++tile) {
+    Lanes<R> lanes;
+    Form<Format, R>::template run<1>(args.packed + tile * tile_bytes, tile_bytes, x,
+                                     args.weight->n_in, &lanes);
+    store_tile<R>(args, tile, first_row, lanes);
   }
 }
 

@@ -17,6 +17,7 @@ struct Simd {
     __m256 lo, hi;
   };
   using Codes = Int;  // columns 0-7 in lo, 8-15 in hi
+  static constexpr int kTiles = 1;
 
   static Float zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static Int zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
@@ -161,6 +162,33 @@ struct Simd {
   }
   static Int widen_signed_pairs(const std::byte* x) {
     return {_mm256_cvtepi8_epi16(half(x)), _mm256_cvtepi8_epi16(half(x + 16))};
+  }
+
+  static Int round(Float x) { return {_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi)}; }
+  static Int magnitude(Float x) {
+    return masked({_mm256_castps_si256(x.lo), _mm256_castps_si256(x.hi)}, 0x7FFFFFFF);
+  }
+  static Int max_int(Int a, Int b) {
+    return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)};
+  }
+  static int32_t max_lane(Int v) {
+    const __m256i a = _mm256_max_epi32(v.lo, v.hi);
+    __m128i b = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_max_epi32(b, _mm_shuffle_epi32(b, 0x4E));
+    return _mm_cvtsi128_si32(_mm_max_epi32(b, _mm_shuffle_epi32(b, 0xB1)));
+  }
+  static int32_t sum_lanes(Int v) {
+    const __m256i a = _mm256_add_epi32(v.lo, v.hi);
+    __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(b, _mm_shuffle_epi32(b, 0xB1)));
+  }
+  static void store_bytes(int8_t* out, Int v) {
+    const auto eight_words = [](__m256i x) {  // eight int32 to eight int16
+      return _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    };
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                     _mm_packs_epi16(eight_words(v.lo), eight_words(v.hi)));
   }
 
   static void store_columns(float* out, Float v, int64_t columns) {

@@ -13,6 +13,7 @@ struct Simd {
   using Int = __m512i;    // 16 × int32
   using Float = __m512;   // 16 × binary32
   using Codes = __m512i;  // 64 × uint8, [column][4]
+  static constexpr int kTiles = 2;  // side by side in registers, for a whole group of rows
 
   static Float zero() { return _mm512_setzero_ps(); }
   static Int zero_int() { return _mm512_setzero_si512(); }
@@ -128,6 +129,19 @@ struct Simd {
   // 32 signed bytes to 32 × int16
   static Int widen_signed_pairs(const std::byte* x) {
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  }
+
+  // For |x| below 2^31, to nearest, ties to even (the law's mode of the processor).
+  static Int round(Float x) { return _mm512_cvtps_epi32(x); }
+  static Int magnitude(Float x) {
+    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF));
+  }
+  static Int max_int(Int a, Int b) { return _mm512_max_epi32(a, b); }
+  static int32_t max_lane(Int v) { return _mm512_reduce_max_epi32(v); }
+  static int32_t sum_lanes(Int v) { return _mm512_reduce_add_epi32(v); }
+  // Sixteen int8; values must fit.
+  static void store_bytes(int8_t* out, Int v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(v));
   }
 
   static void store_columns(float* out, Float v, int64_t columns) {
