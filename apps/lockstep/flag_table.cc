@@ -19,7 +19,7 @@ constexpr Flag kFlags[] = {
     {"-t --threads", "N,N...", "LLAMA_ARG_THREADS", kUsed, "bench",
      "worker threads, a list: every test with each (default, and -1: one a core)"},
     {"--isa", "NAME", "", kUsed, "run prove eval bench",
-     "build of the kernels: scalar, scalar-v3 (default: the best this CPU has); the same bits"},
+     "kernels to use: scalar, scalar-v3, avx2, avx512 (default: the best this CPU has); the same bits"},
     {"-c --ctx-size", "N", "LLAMA_ARG_CTX_SIZE", kUsed, "run eval",
      "positions of the context (default: the model's, but no more than 1 GiB of KV; 0: the model's)"},
     {"-ub --ubatch-size", "N", "LLAMA_ARG_UBATCH", kUsed, "run eval",

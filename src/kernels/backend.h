@@ -57,7 +57,7 @@ class OpObserver {
 
 struct BackendInfo {
   std::string device;  // "cpu"
-  std::string isa;     // "scalar" (plain x86-64), "scalar-v3", "avx512"
+  std::string isa;     // of cpu_isas()
   int threads = 1;
 };
 
@@ -84,7 +84,12 @@ class Backend {
   virtual void set_observer(OpObserver* observer) = 0;
 };
 
-// isa: "" picks the best this CPU has; "scalar", "scalar-v3", "avx512". Error(bad_use) names what the CPU
+// Names of the instruction sets that this build has kernels for and this CPU can run, slowest first:
+// "scalar", "scalar-v3" (the scalar reference, built for plain x86-64 and for x86-64-v3), "avx2",
+// "avx512" (with VNNI).
+std::vector<std::string> cpu_isas();
+
+// isa: "" picks the best this CPU has, or one of cpu_isas(). Error(bad_use) names what the CPU
 // lacks.
 std::unique_ptr<Backend> make_cpu_backend(const std::string& isa, int threads);
 

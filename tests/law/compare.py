@@ -27,7 +27,10 @@ def isas():
     except OSError:
         return ["scalar"]
     flags = next((l for l in text.splitlines() if l.startswith("flags")), "").split()
-    return ["scalar"] + (["scalar-v3"] if {"avx2", "fma", "bmi2"} <= set(flags) else [])
+    wanted = {"scalar": set(), "scalar-v3": {"avx2", "fma", "bmi2", "f16c"},
+              "avx2": {"avx2", "fma", "bmi2", "f16c"},
+              "avx512": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512_vnni"}}
+    return [isa for isa, needs in wanted.items() if needs <= set(flags)]
 
 
 class LawOps:

@@ -251,14 +251,10 @@ class Planner {
   }
 
   void instruction_sets() {
-    for (const std::string isa : {"scalar", "scalar-v3"}) {
+    for (const std::string& isa : kernels::cpu_isas()) {
       if (isa == prover_.backend()->info().isa) continue;
-      std::shared_ptr<kernels::Backend> backend;
-      try {
-        backend = prover_.backend()->sibling(isa, prover_.backend()->info().threads);
-      } catch (const Error&) {
-        continue;  // this CPU lacks it
-      }
+      const std::shared_ptr<kernels::Backend> backend =
+          prover_.backend()->sibling(isa, prover_.backend()->info().threads);
       add(fmt::format("isa {}", isa), {}, [this, backend](Prover& prover, Line& line) {
         How h = how(4);
         h.backend = backend;

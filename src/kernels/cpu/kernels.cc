@@ -1,8 +1,10 @@
 #include "kernels/cpu/kernels.h"
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "kernels/backend.h"
 
 namespace lockstep::kernels {
 
@@ -49,6 +51,14 @@ bool cpu_can_run(const CpuKernels& kernels, std::string* missing) {
   }
   if (missing) *missing = lacking;
   return lacking.empty();
+}
+
+std::vector<std::string> cpu_isas() {
+  std::vector<std::string> names;
+  for (const CpuKernels* kernels : all_cpu_kernels()) {
+    if (cpu_can_run(*kernels)) names.emplace_back(kernels->isa);
+  }
+  return names;
 }
 
 const CpuKernels& select_cpu_kernels(std::string_view isa) {
