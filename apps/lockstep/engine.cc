@@ -110,6 +110,12 @@ std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options) {
                                    threads <= 0 ? default_threads() : static_cast<int>(threads));
 }
 
+Json load_json(const kernels::LoadReport& report) {
+  return {{"ms", report.milliseconds},
+          {"packed_bytes", report.packed_bytes},
+          {"huge_page_bytes", report.huge_bytes}};
+}
+
 kernels::KvType parse_kv_type(const std::optional<Given>& name) {
   if (!name) return kernels::KvType::f16;
   for (const auto type : {kernels::KvType::f32, kernels::KvType::f16, kernels::KvType::q8_0}) {

@@ -46,6 +46,8 @@ std::shared_ptr<const model::Model> open_drafter(const Given& source,
 
 int default_threads();
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options);
+// What getting the weights ready for the kernels took, as docs/json.md lists it.
+Json load_json(const kernels::LoadReport& report);
 
 kernels::KvType parse_kv_type(const std::optional<Given>& name);
 

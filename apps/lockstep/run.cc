@@ -97,7 +97,8 @@ Mode choose_mode(const RunOptions& o) {
   return mode;
 }
 
-Json run_json(const Mode& mode, const Answer& answer, const decode::Session& session) {
+Json run_json(const Mode& mode, const Answer& answer, const decode::Session& session,
+              const kernels::LoadReport& load) {
   return {{"schema", "lockstep.run/1"},
           {"prompt", text::well_formed_utf8(mode.prompt)},
           {"text", answer.text},
@@ -105,6 +106,7 @@ Json run_json(const Mode& mode, const Answer& answer, const decode::Session& ses
           {"finish", answer.finish_name()},
           {"stop_string", answer.stop.empty() ? Json() : Json(answer.stop)},
           {"seed", session.options().sampling.seed},
+          {"load", load_json(load)},
           {"result", decode::to_json(decode::make_result(session, engine_name()))}};
 }
 
@@ -118,6 +120,7 @@ ExitCode run(const RunOptions& o) {
     for (const std::string& line : *notes) note("note: " + line);
   }
   const auto backend = open_backend(o.engine);
+  const kernels::LoadReport load = backend->prepare(model->graph());
 
   decode::SessionOptions session_options;
   session_options.context = choose_context(o.engine, *model, k_type, v_type);
@@ -160,7 +163,7 @@ ExitCode run(const RunOptions& o) {
     }
     if (mode.has_prompt) chat.first = mode.prompt;
     const ChatResult result = chat_loop(session, *model, tokenizer, chat, answer_options);
-    if (o.json && result.last) print_json(run_json(mode, *result.last, session));
+    if (o.json && result.last) print_json(run_json(mode, *result.last, session, load));
     if (o.json && !result.last && result.code == ExitCode::ok) bad_use(kEmptyMessage);
     return result.code;
   }
@@ -173,7 +176,7 @@ ExitCode run(const RunOptions& o) {
   answer_options.interrupted = &Interrupts::flag();
   const Answer result = answer(session, tokenizer, ids, answer_options);
   if (o.json) {
-    print_json(run_json(mode, result, session));
+    print_json(run_json(mode, result, session, load));
   } else {
     print("\n");
   }

@@ -23,8 +23,8 @@ ProcFile open_proc(const char* path) {
 
 [[noreturn]] void refuse(int64_t bytes, const char* what, int64_t available) {
   constexpr double kGiB = 1 << 30;
-  std::string message =
-      fmt::format("no memory for {}: {:.2f} GiB are needed", what, static_cast<double>(bytes) / kGiB);
+  std::string message = fmt::format("no memory for {}: {:.2f} GiB are needed", what,
+                                    static_cast<double>(bytes) / kGiB);
   if (available >= 0) {
     message += fmt::format(", {:.2f} GiB are free", static_cast<double>(available) / kGiB);
   }

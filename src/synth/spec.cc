@@ -147,8 +147,8 @@ class SpecParser {
                            fmt::join(shape_names(), ", ")));
         }
       }
-      fail(fmt::format("no shape \"{}\"; known: {}", shorten(name),
-                       fmt::join(shape_names(), ", ")));
+      fail(
+          fmt::format("no shape \"{}\"; known: {}", shorten(name), fmt::join(shape_names(), ", ")));
     }
     spec_.shape = shape->name;
     spec_.architecture = shape->architecture;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/huge_memory.h"
 #include "base/mapped_file.h"
 #include "base/philox.h"
 #include "base/sha256.h"
@@ -119,6 +120,31 @@ TEST(ThreadTeam, AWorkersErrorReachesTheCallerAndTheTeamGoesOn) {
     EXPECT_EQ(ran, 3);
     team.run(3, [&](int) { ++ran; });
     EXPECT_EQ(ran, 6);
+  }
+}
+
+TEST(HugeMemory, IsZeroedAlignedAndRefusesWhatThereIsNot) {
+  HugeMemory memory(3 << 20, "a test");
+  EXPECT_EQ(memory.size(), 4 << 20);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % (2 << 20), 0u);
+  for (int64_t i = 0; i < memory.size(); i += 4096) {
+    EXPECT_EQ(memory.data()[i], std::byte{0});
+    memory.data()[i] = std::byte{1};
+  }
+  EXPECT_GE(memory.huge_bytes(), 0);
+  EXPECT_LE(memory.huge_bytes(), memory.size());
+  HugeMemory other = std::move(memory);
+  EXPECT_EQ(memory.data(), nullptr);
+  EXPECT_EQ(other.data()[0], std::byte{1});
+  EXPECT_EQ(HugeMemory(0, "nothing").data(), nullptr);
+  try {
+    HugeMemory too_much(int64_t{1} << 50, "a test's weights");
+    ADD_FAILURE() << "a petabyte was granted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::resource);
+    EXPECT_NE(std::string(error.what()).find("a test's weights: 1048576.00 GiB are needed"),
+              std::string::npos)
+        << error.what();
   }
 }
 

@@ -15,8 +15,8 @@
 #include "kernels/math/half.h"
 #include "kernels/rope_table.h"
 #include "law_request.h"
-#include "quantized.h"
 #include "quant/dequantize.h"
+#include "quantized.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -216,10 +216,8 @@ json quantize_activations(const CpuKernels& kernels, const Request& request) {
     for (int64_t b = 0; b < n / out.block; ++b) d.push_back(out.d_of(r, b));
     for (int64_t b = 0; b < n / 32; ++b) sums.push_back(out.sum_of(r, b));
   }
-  return {{"q", encoded(q)},
-          {"d", encoded(d)},
-          {"sums", encoded(sums)},
-          {"fault", encoded(out.fault)}};
+  return {
+      {"q", encoded(q)}, {"d", encoded(d)}, {"sums", encoded(sums)}, {"fault", encoded(out.fault)}};
 }
 
 json matmul(const CpuKernels& kernels, const Request& request) {

@@ -22,9 +22,7 @@ struct Quantized {
         d_sums(d.size()),
         fault(static_cast<size_t>(n_rows)) {}
 
-  QuantizedActivations view() {
-    return {q.data(), d.data(), sums.data(), d_sums.data(), together};
-  }
+  QuantizedActivations view() { return {q.data(), d.data(), sums.data(), d_sums.data(), together}; }
   float d_of(int64_t row, int64_t b) const { return d[static_cast<size_t>(b * rows + row)]; }
   int8_t q_of(int64_t row, int64_t k) const {
     const QuantizedActivations layout{.together = together};

@@ -80,7 +80,8 @@ class RealModel : public testing::TestWithParam<const char*> {
   void SetUp() override {
     model_ = load(GetParam());
     if (!model_) {
-      // Where a folder of models is named, a missing one is a failure: a skip would pass for a test.
+      // Where a folder of models is named, a missing one is a failure: a skip would pass for a
+      // test.
       ASSERT_EQ(std::getenv("LOCKSTEP_MODELS"), nullptr) << "no " << GetParam() << ".gguf there";
       GTEST_SKIP() << "LOCKSTEP_MODELS names no folder";
     }

@@ -32,8 +32,7 @@ int64_t divide_up(int64_t a, int64_t b) {
 LoadReport CpuBackend::prepare(const Graph& graph) {
   const int64_t start = now_ns();
   const auto packed = store_->of(graph, kernels_.packing, team_);
-  return {static_cast<double>(now_ns() - start) * 1e-6, packed->bytes,
-          packed->memory.huge_bytes()};
+  return {static_cast<double>(now_ns() - start) * 1e-6, packed->bytes, packed->memory.huge_bytes()};
 }
 
 void CpuBackend::run(const Graph& graph, Pass& pass) {
@@ -261,8 +260,7 @@ void CpuBackend::apply_plant(int op_index) {
   if (row < 0 || plant.element < 0) return;
   int64_t element = plant.element;
   if (std::holds_alternative<op::KvWrite>(op(op_index).args)) {
-    const KvLayerView& kv =
-        plan_.segments[0].pass->kv[static_cast<size_t>(op(op_index).layer)];
+    const KvLayerView& kv = plan_.segments[0].pass->kv[static_cast<size_t>(op(op_index).layer)];
     const int64_t page = plant.position / kPagePositions, place = plant.position % kPagePositions;
     for (const bool is_v : {false, true}) {
       const int64_t bytes = kv_row_bytes(is_v ? kv.v_type : kv.k_type, kv.head_dim);

@@ -81,7 +81,7 @@ class CpuBackend final : public Backend, private TeamWork {
   void execute(const op::GatedAct&, int op_index, Part part);
   void execute(const op::SelectRows&, int op_index, Part part);
   void execute(const op::Softcap&, int op_index, Part part);
-  void execute(const op::Linear&, int, Part) {}     // phases of their own
+  void execute(const op::Linear&, int, Part) {}  // phases of their own
   void execute(const op::Attention&, int, Part) {}
 
   AttentionArgs attention_args(int op_index, const PassPlan::Segment& segment) const;
@@ -124,7 +124,7 @@ class CpuBackend final : public Backend, private TeamWork {
   std::shared_ptr<const PackedGraph> packed_;
   PassPlan plan_;
   std::vector<float*> slots_;
-  std::vector<int32_t> chunks_;     // [phases]
+  std::vector<int32_t> chunks_;      // [phases]
   std::vector<int64_t> chunk_size_;  // [phases], in items of the phase
   // With an observer: the time workers spent in each op in this phase, and an op's share of the
   // time that phases took.

@@ -22,10 +22,11 @@ void CpuBackend::quantise(int op_index, Part part) {
   const auto make = [&](ActivationForm form, const QuantizedBuffers& buffers) {
     for (const op::LinearOut& out : linear.outs) {
       if (activation_form(out.weight->type) != form) continue;
-      run_kernel(kernels_.quantize_activations,
-                 QuantizeActivationsArgs{slot(linear.in), plan_.rows_at(op_index),
-                                         width(linear.in), form, buffers.view(kernels_.rows_together), faults(op_index)},
-                 part);
+      run_kernel(
+          kernels_.quantize_activations,
+          QuantizeActivationsArgs{slot(linear.in), plan_.rows_at(op_index), width(linear.in), form,
+                                  buffers.view(kernels_.rows_together), faults(op_index)},
+          part);
       return;
     }
   };
@@ -53,8 +54,9 @@ void CpuBackend::run_product(int op_index, Range tiles) {
       kernels_.matmul_float({&w, out.bias, x, rows, slot(out.out)}, own);
     } else {
       const QuantizedBuffers& buffers = form == ActivationForm::q32 ? q32_ : q256_;
-      kernels_.matmul_quantized({&w, packed[i], out.bias, buffers.view(kernels_.rows_together), rows, slot(out.out)},
-                                own);
+      kernels_.matmul_quantized(
+          {&w, packed[i], out.bias, buffers.view(kernels_.rows_together), rows, slot(out.out)},
+          own);
     }
   }
 }
@@ -102,11 +104,11 @@ void CpuBackend::execute(const op::Rope& a, int op_index, Part part) {
   size_t index = 0;
   while (plan_.rope_specs[index] != a.spec) ++index;
   const RopeTable& table = rope_tables_[index];
-  run_kernel(kernels_.rope,
-             RopeArgs{slot(a.inout), table.cos.as<float>(), table.sin.as<float>(),
-                      plan_.rows_at(op_index), a.n_head, a.head_dim, a.spec->n_rot,
-                      a.spec->pairing == RopeSpec::Pairing::halves},
-             part);
+  run_kernel(
+      kernels_.rope,
+      RopeArgs{slot(a.inout), table.cos.as<float>(), table.sin.as<float>(), plan_.rows_at(op_index),
+               a.n_head, a.head_dim, a.spec->n_rot, a.spec->pairing == RopeSpec::Pairing::halves},
+      part);
 }
 
 void CpuBackend::execute(const op::KvWrite& a, int op_index, Part part) {
@@ -140,8 +142,8 @@ void CpuBackend::execute(const op::GatedAct& a, int op_index, Part part) {
 
 void CpuBackend::execute(const op::SelectRows& a, int op_index, Part part) {
   run_kernel(kernels_.select_rows,
-             SelectRowsArgs{slot(a.in), plan_.selected.data(), slot(a.out),
-                            plan_.rows_at(op_index), width(a.out)},
+             SelectRowsArgs{slot(a.in), plan_.selected.data(), slot(a.out), plan_.rows_at(op_index),
+                            width(a.out)},
              part);
 }
 

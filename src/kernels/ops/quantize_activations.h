@@ -30,8 +30,8 @@ struct QuantizedActivations {
   int8_t* q = nullptr;
   float* d = nullptr;
   int16_t* sums = nullptr;
-  float* d_sums = nullptr;   // form q32
-  int64_t together = 1;      // CpuKernels::rows_together of the product that reads it
+  float* d_sums = nullptr;  // form q32
+  int64_t together = 1;     // CpuKernels::rows_together of the product that reads it
 
   // Where elements k … k + 3 of a row are in q; 4 divides k.
   int64_t q_index(int64_t rows, int64_t n, int64_t row, int64_t k) const {

@@ -185,8 +185,8 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
     states[i] = {{0.0f, 0.0f, outputs + 2 * i * stride, false},
                  {0.0f, 0.0f, outputs + (2 * i + 1) * stride, false},
                  -1};
-    const float* from = args.q + ((first + i / group) * args.n_head + kv_head * group + i % group) *
-                                     args.head_dim;
+    const float* from =
+        args.q + ((first + i / group) * args.n_head + kv_head * group + i % group) * args.head_dim;
     for (int64_t d = 0; d < args.head_dim; ++d) q[i * stride + d] = from[d];
     for (int64_t d = args.head_dim; d < stride; ++d) q[i * stride + d] = 0.0f;
   }
@@ -254,8 +254,8 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
   for (int64_t i = 0; i < queries; ++i) {
     Partial& result = states[i].result;
     merge(result, states[i].span, args.head_dim);
-    float* out = args.out + ((first + i / group) * args.n_head + kv_head * group + i % group) *
-                                args.head_dim;
+    float* out = args.out +
+                 ((first + i / group) * args.n_head + kv_head * group + i % group) * args.head_dim;
     for (int64_t d = 0; d < args.head_dim; ++d) out[d] = result.o[d] / result.l;
   }
 }

@@ -20,17 +20,17 @@ constexpr int kAccumulators = 2 * kRows;  // sums in registers beside a superblo
 // Rows [first, first + R) of the activations, as one group of kernels reads them.
 template <int R>
 struct Rows {
-  const int8_t* q;          // [n_in ÷ 4][R][4]
-  const float* d;           // [block][rows]
-  const float* d_sums;      // [32 elements][rows]
-  const int16_t* sums;      // [32 elements][rows][2], minus Σ q of 16 each
-  int64_t rows;             // of the pass: the stride
+  const int8_t* q;      // [n_in ÷ 4][R][4]
+  const float* d;       // [block][rows]
+  const float* d_sums;  // [32 elements][rows]
+  const int16_t* sums;  // [32 elements][rows][2], minus Σ q of 16 each
+  int64_t rows;         // of the pass: the stride
 };
 
-// Weights are read once, in order. Asked for this far ahead of their use, a line for every line that
-// is read, they come while earlier ones are computed with; without it the eight rows of a verify
-// pass cost 2.5 times as much (docs/rejected.md). Past a matrix's end it asks for nothing of use,
-// and can't fault.
+// Weights are read once, in order. Asked for this far ahead of their use, a line for every line
+// that is read, they come while earlier ones are computed with; without it the eight rows of a
+// verify pass cost 2.5 times as much (docs/rejected.md). Past a matrix's end it asks for nothing of
+// use, and can't fault.
 constexpr int64_t kAhead = 12288;
 
 inline Codes load_ahead(const std::byte* codes) {
@@ -229,8 +229,12 @@ struct Q45_K {
       for (int r = 0; r < R; ++r) minus_u[r] = Simd::dot_pairs(minus_u[r], m, sums + 2 * r);
     }
   }
-  static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
-  static Float dmin(const std::byte* in) { return Simd::load_f16(in + L::kDmin); }
+  static Float d(const std::byte* in) {
+    return Simd::load_f16(in + L::kD);
+  }
+  static Float dmin(const std::byte* in) {
+    return Simd::load_f16(in + L::kDmin);
+  }
 };
 
 struct Q6_K {
@@ -238,9 +242,9 @@ struct Q6_K {
   static constexpr int64_t kBytes = tiles::Q6_K::kBytes;
   using L = tiles::Q6_K;
 
-  // The codes of `quarters` quarters of a half, from k on: groups 4·part … 4·part + 3 of each, their
-  // scaled sums added to t. Quarters k and k + 2 share their nibbles, all four their upper bits; how
-  // many are done together is a matter of registers.
+  // The codes of `quarters` quarters of a half, from k on: groups 4·part … 4·part + 3 of each,
+  // their scaled sums added to t. Quarters k and k + 2 share their nibbles, all four their upper
+  // bits; how many are done together is a matter of registers.
   template <int quarters, int k, int R>
   static void add(const std::byte* in, int half, int part, const int8_t* q, const Int* scales,
                   Int* t) {
@@ -255,7 +259,9 @@ struct Q6_K {
       const int g = 4 * part + i;
       const std::byte* nibbles = in + L::kNibbles + 64 * (16 * half + 8 * (k & 1) + g);
       const std::byte* uppers = in + L::kUpper + 64 * (8 * half + g);
-      const auto dots = [&](int j, Codes w) { dot_rows<false, R>(isum[j], w, q, 32 * (k + j) + 4 * g); };
+      const auto dots = [&](int j, Codes w) {
+        dot_rows<false, R>(isum[j], w, q, 32 * (k + j) + 4 * g);
+      };
       if constexpr (quarters == 4) {
         const Codes upper = load_ahead(uppers);
         const Codes even = load_ahead(nibbles), odd = load_ahead(nibbles + 512);
@@ -272,9 +278,8 @@ struct Q6_K {
     }
 #pragma GCC unroll 4
     for (int i = 0; i < quarters; ++i) {
-      const Int scale = part == 0
-                            ? Simd::shift_right<16>(Simd::shift_left<16>(scales[k + i]))
-                            : Simd::shift_right<16>(scales[k + i]);
+      const Int scale = part == 0 ? Simd::shift_right<16>(Simd::shift_left<16>(scales[k + i]))
+                                  : Simd::shift_right<16>(scales[k + i]);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) t[r] = Simd::mul_add(isum[i][r], scale, t[r]);
     }
@@ -317,8 +322,12 @@ struct Q6_K {
       t[r] = Simd::add_int(t[r], Simd::shift_left<5>(scaled_sums[r]));
     }
   }
-  static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
-  static Float dmin(const std::byte*) { return Simd::zero(); }
+  static Float d(const std::byte* in) {
+    return Simd::load_f16(in + L::kD);
+  }
+  static Float dmin(const std::byte*) {
+    return Simd::zero();
+  }
 };
 
 template <typename Format, int R>
@@ -390,8 +399,7 @@ constexpr int64_t kTilesTogether = 8;
 
 template <template <typename, int> class Form, typename Format>
 void product(const MatmulQuantizedArgs& args, Range items) {
-  const int64_t tile_bytes =
-      tiles::packed_bytes(*args.weight) / ((args.weight->n_out + 15) / 16);
+  const int64_t tile_bytes = tiles::packed_bytes(*args.weight) / ((args.weight->n_out + 15) / 16);
   for (int64_t tile = items.begin; tile < items.end; tile += kTilesTogether) {
     const Range range{tile, smaller(items.end, tile + kTilesTogether)};
     for (int64_t first = 0; first < args.rows; first += kRows) {

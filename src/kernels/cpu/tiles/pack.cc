@@ -120,15 +120,15 @@ void pack_q45_k(bool fifth, const std::byte* block, int64_t column, std::byte* o
   for (int i = 0; i < 4; ++i) {
     out[Q45_K::kLow + 16 * i + column] = static_cast<std::byte>((b[i] & 15) | (b[i + 4] & 15) << 4);
     out[Q45_K::kLow + 16 * (i + 4) + column] = static_cast<std::byte>(b[i + 8]);
-    out[Q45_K::kUpper + 16 * i + column] =
-        static_cast<std::byte>((b[i] >> 4 & 3) | (b[i + 4] >> 4 & 3) << 2 | (b[i] >> 6) << 4 |
-                               (b[i + 4] >> 6) << 6);
+    out[Q45_K::kUpper + 16 * i + column] = static_cast<std::byte>(
+        (b[i] >> 4 & 3) | (b[i + 4] >> 4 & 3) << 2 | (b[i] >> 6) << 4 | (b[i + 4] >> 6) << 6);
   }
   const std::byte* high = block + 16;
   const std::byte* q = block + (fifth ? 48 : 16);
   spread(q, 32, out + Q45_K::kNibbles + 4 * column);
   if (!fifth) return;
-  for (int j = 0; j < 8; ++j) spread_bits(gather_bit(high, j), column, out + Q45_K::kFifth + 64 * j);
+  for (int j = 0; j < 8; ++j)
+    spread_bits(gather_bit(high, j), column, out + Q45_K::kFifth + 64 * j);
 }
 
 void pack_q6_k(const std::byte* block, int64_t column, std::byte* out) {

@@ -54,7 +54,8 @@ struct Simd {
       const __m128 a = pairs(half[0], half[1]), b = pairs(half[2], half[3]);
       return _mm_add_ps(_mm_shuffle_ps(a, b, 0x88), _mm_shuffle_ps(a, b, 0xDD));
     };
-    return {_mm256_set_m128(four_sets(1), four_sets(0)), _mm256_set_m128(four_sets(3), four_sets(2))};
+    return {_mm256_set_m128(four_sets(1), four_sets(0)),
+            _mm256_set_m128(four_sets(3), four_sets(2))};
   }
   static Float add(Float a, Float b) {
     return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
@@ -65,10 +66,16 @@ struct Simd {
   static Float fma(Float a, Float b, Float c) {
     return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
   }
-  static Float to_float(Int v) { return {_mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi)}; }
+  static Float to_float(Int v) {
+    return {_mm256_cvtepi32_ps(v.lo), _mm256_cvtepi32_ps(v.hi)};
+  }
 
-  static Codes load_codes(const std::byte* x) { return {whole(x), whole(x + 32)}; }
-  static Codes low_nibbles(Codes x) { return and_bytes(x, 15); }
+  static Codes load_codes(const std::byte* x) {
+    return {whole(x), whole(x + 32)};
+  }
+  static Codes low_nibbles(Codes x) {
+    return and_bytes(x, 15);
+  }
   static Codes high_nibbles(Codes x) {
     return and_bytes({_mm256_srli_epi16(x.lo, 4), _mm256_srli_epi16(x.hi, 4)}, 15);
   }
@@ -101,11 +108,13 @@ struct Simd {
     };
     return {one(acc.lo, w.lo), one(acc.hi, w.hi)};
   }
-  static Int start_signed(const int16_t*) { return zero_int(); }
+  static Int start_signed(const int16_t*) {
+    return zero_int();
+  }
   template <int factor>
   static Int dot_sums(const int16_t* minus_sums) {
-    const __m256i sum = _mm256_madd_epi16(_mm256_set1_epi16(factor),
-                                          _mm256_set1_epi32(load<int32_t>(minus_sums)));
+    const __m256i sum =
+        _mm256_madd_epi16(_mm256_set1_epi16(factor), _mm256_set1_epi32(load<int32_t>(minus_sums)));
     return {sum, sum};
   }
   static Int dot_pairs(Int acc, Int a, const int16_t* pair) {
@@ -164,7 +173,9 @@ struct Simd {
     return {_mm256_cvtepi8_epi16(half(x)), _mm256_cvtepi8_epi16(half(x + 16))};
   }
 
-  static Int round(Float x) { return {_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi)}; }
+  static Int round(Float x) {
+    return {_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi)};
+  }
   static Int magnitude(Float x) {
     return masked({_mm256_castps_si256(x.lo), _mm256_castps_si256(x.hi)}, 0x7FFFFFFF);
   }
@@ -196,9 +207,9 @@ struct Simd {
     if (columns > 8) _mm256_maskstore_ps(out + 8, first_lanes(columns - 8), v.hi);
   }
   static Float load_columns(const float* x, int64_t columns) {
-    return {_mm256_maskload_ps(x, first_lanes(columns)),
-            columns > 8 ? _mm256_maskload_ps(x + 8, first_lanes(columns - 8))
-                        : _mm256_setzero_ps()};
+    return {
+        _mm256_maskload_ps(x, first_lanes(columns)),
+        columns > 8 ? _mm256_maskload_ps(x + 8, first_lanes(columns - 8)) : _mm256_setzero_ps()};
   }
 
  private:
@@ -217,8 +228,8 @@ struct Simd {
   }
   // Byte i: 16 where bit i is set.
   static __m256i sixteens(int32_t bits) {
-    const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202,
-                                               0x0303030303030303);
+    const __m256i byte_of =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit_of = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
     const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), byte_of);
     const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit_of), bit_of);

@@ -10,9 +10,9 @@ namespace {
 
 // What the products ask of an instruction set. Every function is exact or rounds as the law says.
 struct Simd {
-  using Int = __m512i;    // 16 × int32
-  using Float = __m512;   // 16 × binary32
-  using Codes = __m512i;  // 64 × uint8, [column][4]
+  using Int = __m512i;              // 16 × int32
+  using Float = __m512;             // 16 × binary32
+  using Codes = __m512i;            // 64 × uint8, [column][4]
   static constexpr int kTiles = 2;  // side by side in registers, for a whole group of rows
 
   static Float zero() { return _mm512_setzero_ps(); }
@@ -46,20 +46,31 @@ struct Simd {
     return add(_mm512_shuffle_ps(eight[0], eight[1], 0x88),
                _mm512_shuffle_ps(eight[0], eight[1], 0xDD));
   }
-  static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
-  static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
-  static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
-  static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
+  static Float add(Float a, Float b) {
+    return _mm512_add_ps(a, b);
+  }
+  static Float mul(Float a, Float b) {
+    return _mm512_mul_ps(a, b);
+  }
+  static Float fma(Float a, Float b, Float c) {
+    return _mm512_fmadd_ps(a, b, c);
+  }
+  static Float to_float(Int v) {
+    return _mm512_cvtepi32_ps(v);
+  }
 
-  static Codes load_codes(const std::byte* x) { return _mm512_loadu_si512(x); }
-  static Codes low_nibbles(Codes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+  static Codes load_codes(const std::byte* x) {
+    return _mm512_loadu_si512(x);
+  }
+  static Codes low_nibbles(Codes x) {
+    return _mm512_and_si512(x, _mm512_set1_epi8(15));
+  }
   static Codes high_nibbles(Codes x) {
     return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
   }
   // Adds 16 to the codes whose bit of the 64 at `bits` is set.
   static Codes add_fifth_bits(Codes x, const std::byte* bits) {
-    return _mm512_mask_add_epi8(x, load<uint64_t>(bits), x,
-                                _mm512_set1_epi8(16));
+    return _mm512_mask_add_epi8(x, load<uint64_t>(bits), x, _mm512_set1_epi8(16));
   }
   // Bits 2k, 2k + 1 of `upper` on top of four bits of `low`.
   template <int k>
@@ -73,12 +84,15 @@ struct Simd {
 
   // acc + Σ w·q over four elements a lane; q is the same for all columns.
   static Int dot(Int acc, Codes w, const int8_t* q) {
-    return _mm512_dpbusd_epi32(
-        acc, w, _mm512_set1_epi32(load<int32_t>(q)));
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(load<int32_t>(q)));
   }
   // The same for signed codes stored as code + 128; their sum starts at start_signed.
-  static Int dot_signed(Int acc, Codes w, const int8_t* q) { return dot(acc, w, q); }
-  static Int start_signed(const int16_t* minus_sums) { return dot_sums<128>(minus_sums); }
+  static Int dot_signed(Int acc, Codes w, const int8_t* q) {
+    return dot(acc, w, q);
+  }
+  static Int start_signed(const int16_t* minus_sums) {
+    return dot_sums<128>(minus_sums);
+  }
   // factor·(minus_sums[0] + minus_sums[1])
   template <int factor>
   static Int dot_sums(const int16_t* minus_sums) {
@@ -86,12 +100,15 @@ struct Simd {
   }
   // acc + a[2i]·pair[0] + a[2i + 1]·pair[1], a and pair int16
   static Int dot_pairs(Int acc, Int a, const int16_t* pair) {
-    return _mm512_dpwssd_epi32(
-        acc, a, _mm512_set1_epi32(load<int32_t>(pair)));
+    return _mm512_dpwssd_epi32(acc, a, _mm512_set1_epi32(load<int32_t>(pair)));
   }
 
-  static Int mul_add(Int a, Int b, Int c) { return _mm512_add_epi32(_mm512_mullo_epi32(a, b), c); }
-  static Int add_int(Int a, Int b) { return _mm512_add_epi32(a, b); }
+  static Int mul_add(Int a, Int b, Int c) {
+    return _mm512_add_epi32(_mm512_mullo_epi32(a, b), c);
+  }
+  static Int add_int(Int a, Int b) {
+    return _mm512_add_epi32(a, b);
+  }
   template <int n>
   static Int shift_left(Int a) {
     return _mm512_slli_epi32(a, n);
@@ -100,8 +117,12 @@ struct Simd {
   static Int shift_right(Int a) {
     return _mm512_srai_epi32(a, n);
   }
-  static Int masked(Int a, int32_t bits) { return _mm512_and_si512(a, _mm512_set1_epi32(bits)); }
-  static Int either(Int a, Int b) { return _mm512_or_si512(a, b); }
+  static Int masked(Int a, int32_t bits) {
+    return _mm512_and_si512(a, _mm512_set1_epi32(bits));
+  }
+  static Int either(Int a, Int b) {
+    return _mm512_or_si512(a, b);
+  }
   // 16 bytes to 16 × int32
   static Int widen_bytes(const std::byte* x) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
@@ -132,13 +153,21 @@ struct Simd {
   }
 
   // For |x| below 2^31, to nearest, ties to even (the law's mode of the processor).
-  static Int round(Float x) { return _mm512_cvtps_epi32(x); }
+  static Int round(Float x) {
+    return _mm512_cvtps_epi32(x);
+  }
   static Int magnitude(Float x) {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7FFFFFFF));
   }
-  static Int max_int(Int a, Int b) { return _mm512_max_epi32(a, b); }
-  static int32_t max_lane(Int v) { return _mm512_reduce_max_epi32(v); }
-  static int32_t sum_lanes(Int v) { return _mm512_reduce_add_epi32(v); }
+  static Int max_int(Int a, Int b) {
+    return _mm512_max_epi32(a, b);
+  }
+  static int32_t max_lane(Int v) {
+    return _mm512_reduce_max_epi32(v);
+  }
+  static int32_t sum_lanes(Int v) {
+    return _mm512_reduce_add_epi32(v);
+  }
   // Sixteen int8; values must fit.
   static void store_bytes(int8_t* out, Int v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(v));
