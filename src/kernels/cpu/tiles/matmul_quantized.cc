@@ -394,16 +394,31 @@ void tiles_of_rows(const MatmulQuantizedArgs& args, Range range, int64_t tile_by
   }
 }
 
-// Tiles that share the second-level cache while all rows pass over them.
-constexpr int64_t kTilesTogether = 8;
+// Tiles that all rows pass over together take about this much of the second-level cache.
+constexpr int64_t kTogetherBytes = 192 << 10;
+
+// Asks for a part of the tiles that come next, so that with many rows in a pass their way from
+// memory costs nothing.
+inline void ask_for_part(const std::byte* from, int64_t bytes, int64_t part, int64_t parts) {
+  const int64_t lines = (bytes + 63) / 64;
+  for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + 64 * line), _MM_HINT_T1);
+  }
+}
 
 template <template <typename, int> class Form, typename Format>
 void product(const MatmulQuantizedArgs& args, Range items) {
-  const int64_t tile_bytes = tiles::packed_bytes(*args.weight) / ((args.weight->n_out + 15) / 16);
-  for (int64_t tile = items.begin; tile < items.end; tile += kTilesTogether) {
-    const Range range{tile, smaller(items.end, tile + kTilesTogether)};
+  const int64_t tile_bytes = tiles::packed_bytes(*args.weight) / args.items();
+  const int64_t together = larger<int64_t>(2, kTogetherBytes / tile_bytes / 2 * 2);
+  const int64_t groups = (args.rows + kRows - 1) / kRows;
+  for (int64_t tile = items.begin; tile < items.end; tile += together) {
+    const Range range{tile, smaller(items.end, tile + together)};
+    const int64_t next = smaller(items.end, range.end + together) - range.end;
     for (int64_t first = 0; first < args.rows; first += kRows) {
       const int64_t rows = smaller(kRows, args.rows - first);
+      if (groups > 1) {
+        ask_for_part(args.packed + range.end * tile_bytes, next * tile_bytes, first / kRows, groups);
+      }
       switch (rows) {
         case 1:
           tiles_of_rows<Form, Format, 1>(args, range, tile_bytes, first);

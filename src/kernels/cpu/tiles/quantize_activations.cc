@@ -22,38 +22,59 @@ inline float max_magnitude(const float* x) {
   return __builtin_bit_cast(float, Simd::max_lane(most));
 }
 
+// Where one row's values go.
+struct RowOut {
+  int8_t* q;        // four bytes every `step`
+  int16_t* sums;    // two every `pair_step`
+  int64_t step, pair_step;
+};
+
+// 32 elements from k on: their bytes, and minus the sum of each half; returns the sum of both.
+inline int32_t put(const RowOut& out, int64_t k, Int low, Int high) {
+  alignas(16) int8_t bytes[32];
+  Simd::store_bytes(bytes, low);
+  Simd::store_bytes(bytes + 16, high);
+  int8_t* to = out.q + k / 4 * out.step;
+#pragma GCC unroll 8
+  for (int j = 0; j < 32; j += 4, to += out.step) __builtin_memcpy(to, bytes + j, 4);
+  const int32_t first = Simd::sum_lanes(low), second = Simd::sum_lanes(high);
+  int16_t* sums = out.sums + k / 32 * out.pair_step;
+  sums[0] = static_cast<int16_t>(-first);
+  sums[1] = static_cast<int16_t>(-second);
+  return first + second;
+}
+
 template <int64_t block>
 void quantize(const QuantizeActivationsArgs& args, Range items) {
-  const QuantizedActivations& out = args.out;
+  const QuantizedActivations& to = args.out;
   for (int64_t item = items.begin; item < items.end; ++item) {
     const Chunk chunk = chunk_of(item, args.n);
     const float* x = args.x + chunk.row * args.n;
-    const int64_t first = out.q_index(args.rows, args.n, chunk.row, 0);
-    const int64_t step = out.q_index(args.rows, args.n, chunk.row, 4) - first;
+    const int64_t first = to.q_index(args.rows, args.n, chunk.row, 0);
+    const RowOut out{to.q + first, to.sums + 2 * chunk.row,
+                     to.q_index(args.rows, args.n, chunk.row, 4) - first, 2 * args.rows};
     for (int64_t begin = chunk.begin; begin < chunk.end; begin += block) {
       const float a = max_magnitude<block>(x + begin);
-      const bool fault = is_non_finite(a);
-      if (fault) set_fault(args.faults, chunk.row);
-      const bool zero = fault || a < 0x1p-100f;
-      const float d = zero ? 0.0f : a / 127.0f, factor = 127.0f / a;
-      const Float r = Simd::broadcast(&factor);
-      int32_t sum = 0;
-#pragma GCC unroll 2
-      for (int64_t i = 0; i < block; i += 16) {
-        const int64_t k = begin + i;
-        const Int q = zero ? Simd::zero_int() : Simd::round(Simd::mul(Simd::load_floats(x + k), r));
-        const int32_t sixteen = Simd::sum_lanes(q);
-        sum += sixteen;
-        out.sums[2 * (k / 32 * args.rows + chunk.row) + k / 16 % 2] =
-            static_cast<int16_t>(-sixteen);
-        alignas(16) int8_t bytes[16];
-        Simd::store_bytes(bytes, q);
-        int8_t* to = out.q + first + k / 4 * step;
-        for (int j = 0; j < 16; j += 4, to += step) __builtin_memcpy(to, bytes + j, 4);
-      }
       const int64_t at = begin / block * args.rows + chunk.row;
-      out.d[at] = d;
-      if (args.form == ActivationForm::q32) out.d_sums[at] = d * static_cast<float>(sum);
+      int32_t sum = 0;
+      float d = 0.0f;
+      if (is_non_finite(a) || a < 0x1p-100f) {
+        if (is_non_finite(a)) set_fault(args.faults, chunk.row);
+        for (int64_t k = begin; k < begin + block; k += 32) {
+          put(out, k, Simd::zero_int(), Simd::zero_int());
+        }
+      } else {
+        d = a / 127.0f;
+        const float factor = 127.0f / a;
+        const Float r = Simd::broadcast(&factor);
+#pragma GCC unroll 2
+        for (int64_t k = begin; k < begin + block; k += 32) {
+          sum += put(out, k, Simd::round(Simd::mul(Simd::load_floats(x + k), r)),
+                     Simd::round(Simd::mul(Simd::load_floats(x + k + 16), r)));
+        }
+      }
+      to.d[at] = d;
+      if constexpr (block == 32) to.d_sums[at] = d * static_cast<float>(sum);
     }
   }
 }
