@@ -111,10 +111,16 @@ using Q4_1 = Nibbles<0, true, false>;
 using Q5_0 = Nibbles<16, false, true>;
 using Q5_1 = Nibbles<0, true, true>;
 
-// The eight lanes of the law, of R rows by sixteen columns.
+// The lanes of the law, of R rows by sixteen columns. bench/order_cost compiles this file with one
+// lane in place of eight, to see what the law's order costs; nothing else may.
+#ifdef LOCKSTEP_FREE_ORDER
+constexpr int kLanes = 1;
+#else
+constexpr int kLanes = 8;
+#endif
 template <int R>
 struct Lanes {
-  Float lane[8][R];
+  Float lane[kLanes][R];
   Lanes() {
     for (auto& l : lane) {
 #pragma GCC unroll 8
@@ -122,13 +128,17 @@ struct Lanes {
     }
   }
   void add(int64_t segment, const Float* acc) {
-    Float* l = lane[segment % 8];
+    Float* l = lane[segment % kLanes];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) l[r] = Simd::add(l[r], acc[r]);
   }
   Float sum(int r) const {
-    const auto pair = [&](int i) { return Simd::add(lane[i][r], lane[i + 1][r]); };
-    return Simd::add(Simd::add(pair(0), pair(2)), Simd::add(pair(4), pair(6)));
+    if constexpr (kLanes == 1) {
+      return lane[0][r];
+    } else {
+      const auto pair = [&](int i) { return Simd::add(lane[i][r], lane[i + 1][r]); };
+      return Simd::add(Simd::add(pair(0), pair(2)), Simd::add(pair(4), pair(6)));
+    }
   }
 };
 
@@ -417,7 +427,8 @@ void product(const MatmulQuantizedArgs& args, Range items) {
     for (int64_t first = 0; first < args.rows; first += kRows) {
       const int64_t rows = smaller(kRows, args.rows - first);
       if (groups > 1) {
-        ask_for_part(args.packed + range.end * tile_bytes, next * tile_bytes, first / kRows, groups);
+        ask_for_part(args.packed + range.end * tile_bytes, next * tile_bytes, first / kRows,
+                     groups);
       }
       switch (rows) {
         case 1:

@@ -24,8 +24,8 @@ inline float max_magnitude(const float* x) {
 
 // Where one row's values go.
 struct RowOut {
-  int8_t* q;        // four bytes every `step`
-  int16_t* sums;    // two every `pair_step`
+  int8_t* q;      // four bytes every `step`
+  int16_t* sums;  // two every `pair_step`
   int64_t step, pair_step;
 };
 
