@@ -123,7 +123,7 @@ ExitCode bench(const BenchOptions& options) {
     EngineOptions engine = options.engine;
     engine.threads = count;
     const std::shared_ptr<kernels::Backend> backend = open_backend(engine);
-    const kernels::LoadReport load = backend->prepare(model->graph());
+    const kernels::LoadReport load = load_weights(*backend, *model);
     if (done == 0) first_load = load;
     BenchRunner runner(model, backend, spec);
     // Of the whole file: md has no place for it, and need not wait.

@@ -106,8 +106,18 @@ int default_threads() {
 
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options) {
   const int64_t threads = options.threads.value_or(-1);
+  if (threads > default_threads()) {
+    note(fmt::format("-t {}: this process has {} cores; more threads wait for each other", threads,
+                     default_threads()));
+  }
   return kernels::make_cpu_backend(options.isa.value_or(""),
                                    threads <= 0 ? default_threads() : static_cast<int>(threads));
+}
+
+kernels::LoadReport load_weights(kernels::Backend& backend, const model::Model& model) {
+  const kernels::LoadReport report = backend.prepare(model.graph());
+  model.file().refuse_if_changed();
+  return report;
 }
 
 Json load_json(const kernels::LoadReport& report) {

@@ -348,6 +348,7 @@ ExitCode eval(const EvalOptions& options) {
     }
   }
   progress.clear();
+  model->file().refuse_if_changed();
 
   const double mean = sum / static_cast<double>(total);
   const double perplexity = std::exp(-mean);

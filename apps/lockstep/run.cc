@@ -120,7 +120,7 @@ ExitCode run(const RunOptions& o) {
     for (const std::string& line : *notes) note("note: " + line);
   }
   const auto backend = open_backend(o.engine);
-  const kernels::LoadReport load = backend->prepare(model->graph());
+  const kernels::LoadReport load = load_weights(*backend, *model);
 
   decode::SessionOptions session_options;
   session_options.context = choose_context(o.engine, *model, k_type, v_type);
@@ -175,6 +175,7 @@ ExitCode run(const RunOptions& o) {
   const Interrupts interrupts;
   answer_options.interrupted = &Interrupts::flag();
   const Answer result = answer(session, tokenizer, ids, answer_options);
+  model->file().refuse_if_changed();
   if (o.json) {
     print_json(run_json(mode, result, session, load));
   } else {

@@ -13,6 +13,13 @@
 #include "base/error.h"
 
 namespace lockstep {
+namespace {
+
+int64_t written_ns(const struct stat& info) {
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
+}  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const auto fail = [&](const std::string& why) {
@@ -37,23 +44,38 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
       data_ = static_cast<const std::byte*>(address);
     }
   }
-  ::close(fd);
-  if (!problem.empty()) fail(problem);
+  if (!problem.empty()) {
+    ::close(fd);
+    fail(problem);
+  }
+  file_ = fd;
+  written_ns_ = written_ns(info);
 }
 
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (file_ >= 0) ::close(file_);
+}
+
+bool MappedFile::changed() const {
+  struct stat info {};
+  return ::fstat(file_, &info) != 0 || static_cast<size_t>(info.st_size) != size_ ||
+         written_ns(info) != written_ns_;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      file_(std::exchange(other.file_, -1)),
+      written_ns_(other.written_ns_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(file_, other.file_);
+  std::swap(written_ns_, other.written_ns_);
   return *this;
 }
 

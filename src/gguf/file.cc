@@ -224,6 +224,16 @@ bool File::mapped() const {
   return contents_->memory == nullptr;
 }
 
+void File::refuse_if_changed() const {
+  for (const MappedFile& mapping : contents_->mappings) {
+    if (!mapping.changed()) continue;
+    throw Error(ExitCode::bad_file,
+                mapping.path().string() +
+                    ": was written to while it was in use, so the result can't be trusted; run "
+                    "again, and put new files in place by renaming");
+  }
+}
+
 const std::string& File::name() const {
   return contents_->name;
 }

@@ -78,6 +78,9 @@ class File {
 
   const std::string& name() const;  // path of the first part, or the given name
   bool mapped() const;              // from files, not from memory
+  // Throws Error(bad_file) when a file was written to since it was opened: what was read of it may
+  // be neither the old nor the new one.
+  void refuse_if_changed() const;
   uint32_t version() const;
   uint64_t alignment() const;
   uint64_t total_bytes() const;                               // of all parts

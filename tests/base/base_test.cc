@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -146,6 +147,29 @@ TEST(HugeMemory, IsZeroedAlignedAndRefusesWhatThereIsNot) {
               std::string::npos)
         << error.what();
   }
+}
+
+TEST(MappedFile, SaysWhenItWasWrittenTo) {
+  const auto path = std::filesystem::temp_directory_path() / "lockstep_base_test_changed";
+  const auto write = [](const std::filesystem::path& to, const char* text) {
+    std::ofstream(to) << text;
+    // Times of files are those of the last clock tick: another one for sure.
+    std::filesystem::last_write_time(
+        to, std::filesystem::last_write_time(to) + std::chrono::seconds(text[0] - 'a'));
+  };
+  write(path, "a");
+  MappedFile file(path);
+  EXPECT_FALSE(file.changed());
+  write(path.string() + ".new", "b");
+  std::filesystem::rename(path.string() + ".new", path);  // another file under the name
+  EXPECT_FALSE(file.changed());
+  MappedFile second(path);
+  EXPECT_FALSE(second.changed());
+  write(path, "cc");
+  EXPECT_TRUE(second.changed());
+  EXPECT_FALSE(file.changed());
+  EXPECT_TRUE(MappedFile(std::move(second)).changed());
+  std::filesystem::remove(path);
 }
 
 TEST(MappedFile, RefusesWhatIsNoFile) {

@@ -138,6 +138,7 @@ ExitCode prove_plan(const ProveOptions& options, Prover& prover, const PlanInput
       print(line_text(line));
     }
   }
+  prover.model().file().refuse_if_changed();
   if (options.json) {
     print_json({{"schema", "lockstep.prove/1"},
                 {"model_sha256", to_hex(prover.model().file_sha256())},
