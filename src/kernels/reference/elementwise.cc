@@ -16,21 +16,32 @@ void embed(const EmbedArgs& args, Range items) {
   }
 }
 
+namespace {
+
+// Pairs (x[step·i], x[step·i + to_second]), i < half.
+inline void turn(float* x, const float* cos, const float* sin, int64_t half, int64_t step,
+                 int64_t to_second) {
+  for (int64_t i = 0; i < half; ++i) {
+    const float x0 = x[step * i], x1 = x[step * i + to_second];
+    x[step * i] = math::fma_rn(x0, cos[i], -(x1 * sin[i]));
+    x[step * i + to_second] = math::fma_rn(x1, cos[i], x0 * sin[i]);
+  }
+}
+
+}  // namespace
+
 void rope(const RopeArgs& args, Range items) {
   const int64_t half = args.n_rot / 2;
-  const int64_t first_step = args.halves ? 1 : 2;    // from pair to pair
-  const int64_t to_second = args.halves ? half : 1;  // inside a pair
   for (int64_t item = items.begin; item < items.end; ++item) {
     const int64_t row = item / args.n_head;
     float* x = args.x + item * args.head_dim;
     const float* cos = args.cos + row * half;
     const float* sin = args.sin + row * half;
-    for (int64_t i = 0; i < half; ++i) {
-      float& first = x[i * first_step];
-      float& second = x[i * first_step + to_second];
-      const float x0 = first, x1 = second;
-      first = math::fma_rn(x0, cos[i], -(x1 * sin[i]));
-      second = math::fma_rn(x1, cos[i], x0 * sin[i]);
+    // Two calls, so that each has its step as a constant.
+    if (args.halves) {
+      turn(x, cos, sin, half, 1, half);
+    } else {
+      turn(x, cos, sin, half, 2, 1);
     }
   }
 }

@@ -20,12 +20,17 @@ bool write_row(KvType type, const float* x, int64_t head_dim, std::byte* out) {
       }
       break;
     case KvType::f16:
-      for (int64_t i = 0; i < head_dim; ++i) {
-        uint16_t h = math::f32_to_f16(x[i]);
-        const bool bad = (h & 0x7C00u) == 0x7C00u;
-        fault |= bad;
-        h = bad ? 0 : h;
-        __builtin_memcpy(out + 2 * i, &h, 2);
+      for (int64_t begin = 0; begin < head_dim; begin += 64) {
+        const int64_t n = smaller<int64_t>(64, head_dim - begin);
+        uint16_t h[64], bad = 0;
+        for (int64_t i = 0; i < n; ++i) h[i] = math::f32_to_f16(x[begin + i]);
+        for (int64_t i = 0; i < n; ++i)
+          bad |= (h[i] & 0x7C00u) == 0x7C00u ? uint16_t{1} : uint16_t{0};
+        if (bad) {
+          fault = true;
+          for (int64_t i = 0; i < n; ++i) h[i] = (h[i] & 0x7C00u) == 0x7C00u ? uint16_t{0} : h[i];
+        }
+        __builtin_memcpy(out + 2 * begin, h, static_cast<size_t>(2 * n));
       }
       break;
     case KvType::q8_0:
