@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "base/thread_team.h"
 #include "kernels/rope_table.h"
 #include "quant/dequantize.h"
@@ -171,6 +172,12 @@ void Binder::refuse_non_finite() const {
                                 part.tensor->ne[0])) {
         bad_row[i] = row;
       }
+    }
+    // Memory should hold the weights once, and that is where the kernels want them.
+    if (file_.mapped()) {
+      release_mapped(part.tensor->data.subspan(
+          static_cast<size_t>(part.first_row * row_bytes),
+          static_cast<size_t>((part.end_row - part.first_row) * row_bytes)));
     }
   });
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "model/architecture.h"
 #include "model/binder.h"
 #include "model/key_reader.h"
@@ -123,7 +124,15 @@ const Digest& Model::file_sha256() const {
   Contents& c = *contents_;
   std::call_once(c.hashed, [&c] {
     Sha256 hash;
-    for (const std::span<const std::byte> part : c.binder.file().parts()) hash.update(part);
+    constexpr size_t kPiece = size_t{16} << 20;
+    for (std::span<const std::byte> part : c.binder.file().parts()) {
+      while (!part.empty()) {
+        const auto piece = part.first(std::min(kPiece, part.size()));
+        hash.update(piece);
+        if (c.binder.file().mapped()) release_mapped(piece);
+        part = part.subspan(piece.size());
+      }
+    }
     c.digest = hash.finish();
   });
   return c.digest;
