@@ -3,7 +3,7 @@
 An outside reference for Lockstep: it shares no code with the engine and imitates none of its
 roundings. Weights are the file's own, dequantised by the block formulas in float64 (exactly, but for
 the final add of formats with a minimum); everything after is float64. Architectures: `llama`
-(Llama 2/3, SmolLM2: no rope scaling) and `gemma3`.
+(Llama 2/3, SmolLM2), `gemma3`, `qwen2` and `qwen3`, all without rope scaling.
 """
 import numpy as np
 from gguf import GGUFReader
@@ -113,7 +113,7 @@ def rotate(x, base, pairing):
     """x [n, heads, head_dim]; pair i turns by position * base^(-2i/head_dim).
 
     Pairs are (2i, 2i+1) where the converter permuted Q and K to that order (`adjacent`: llama), or
-    (i, i + head_dim/2) (`halves`: gemma3).
+    (i, i + head_dim/2) (`halves`: the others).
     """
     n, _, dim = x.shape
     angle = np.arange(n)[:, None] * base ** (-np.arange(0, dim, 2) / dim)
@@ -176,7 +176,7 @@ class Oracle:
         self.blocks = activation_blocks or {}
         self.levels = activation_levels
         self.arch = self.reader.fields["general.architecture"].contents()
-        if self.arch not in ("llama", "gemma3"):
+        if self.arch not in ("llama", "gemma3", "qwen2", "qwen3"):
             raise ValueError(f"{path}: architecture {self.arch} is not known to the oracle")
         if any(f"{self.arch}.rope.scaling" in name for name in self.reader.fields) or "rope_freqs.weight" in self.tensors:
             raise ValueError(f"{path}: rope scaling is not known to the oracle")
@@ -212,7 +212,7 @@ class Oracle:
         bounds = np.cumsum([0] + [len(s) for s in sequences])
         spans = [slice(a, b) for a, b in zip(bounds, bounds[1:])]
         x = self.tensors["token_embd.weight"].rows(ids)
-        layer = self._llama_layer if self.arch == "llama" else self._gemma3_layer
+        layer = self._gemma3_layer if self.arch == "gemma3" else self._llama_layer
         if self.arch == "gemma3":
             x = x * np.sqrt(self.n_embd)
         for i in range(self.n_layer):
@@ -232,14 +232,32 @@ class Oracle:
     def _heads(self, x, name, n):
         return self.linear(x, name).reshape(x.shape[0], n, self.head_dim)
 
+    # What tells the Qwens from llama. Tests override these to see that each is noticed.
+
+    def pairing(self):
+        return "adjacent" if self.arch == "llama" else "halves"
+
+    def bias(self, name):
+        """Of the projection `name`, one element per output: Qwen2's q, k and v have one."""
+        return self.tensors[name + ".bias"].vector() if self.arch == "qwen2" else 0.0
+
+    def head_norm(self, heads, name):
+        """Qwen3's RMS norm over every head of q and k by itself, before the rotation."""
+        return self.norm(heads, name) if self.arch == "qwen3" else heads
+
     def _llama_layer(self, x, i, spans):
         blk = f"blk.{i}."
         a = self.norm(x, blk + "attn_norm")
-        q = self._heads(a, blk + "attn_q", self.n_head)
-        k = self._heads(a, blk + "attn_k", self.n_head_kv)
-        v = self._heads(a, blk + "attn_v", self.n_head_kv)
+
+        def project(name, n):
+            y = self.linear(a, blk + name) + self.bias(blk + name)
+            return y.reshape(x.shape[0], n, self.head_dim)
+
+        q = self.head_norm(project("attn_q", self.n_head), blk + "attn_q_norm")
+        k = self.head_norm(project("attn_k", self.n_head_kv), blk + "attn_k_norm")
+        v = project("attn_v", self.n_head_kv)
         heads = np.concatenate([
-            attention(rotate(q[s], self.rope_base, "adjacent"), rotate(k[s], self.rope_base, "adjacent"), v[s],
+            attention(rotate(q[s], self.rope_base, self.pairing()), rotate(k[s], self.rope_base, self.pairing()), v[s],
                       1 / np.sqrt(self.head_dim), window=0)
             for s in spans
         ])
