@@ -13,10 +13,11 @@ import numpy as np
 import judge
 from oracle import log_softmax
 
-SPECS = tuple(f"{shape}@{kind}" for shape in ("qwen2-tiny", "qwen3-tiny") for kind in ("f32", "f16", "q8_0"))
+SPECS = tuple(f"{shape}@{kind}" for shape in ("qwen2-tiny", "qwen3-tiny") for kind in ("f32", "f16", "q8_0")) + (
+    "qwen2-tiny,rope_scaling=linear@f16", "qwen3-tiny,rope_scaling=yarn@f16")
 N_VOCAB = 512
 N_SEQUENCES, LENGTH = 8, 96
-SAMPLED = 32  # llama.cpp's likeliest ids are committed for every 32nd of all positions ...
+SAMPLED = 48  # llama.cpp's likeliest ids are committed for every 48th of all positions ...
 TOP = 4       # ... this many
 
 RECORDED = judge.HERE / "recorded" / "tiny.json"
