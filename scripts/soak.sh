@@ -11,7 +11,7 @@ seed=$(cat "$state/next" 2>/dev/null || echo 1)
 passed=0 failed=0
 trap 'printf "\nstopped at seed %d; scripts/test.sh --soak goes on there\n%d passed, %d failed\n" "$seed" "$passed" "$failed"; exit $((failed > 0))' INT TERM
 
-models=(models/*.gguf synth:llama-tiny synth:gemma3-tiny@q4_k_m)
+models=(models/*.gguf synth:llama-tiny synth:gemma3-tiny@q4_k_m synth:qwen2-tiny synth:qwen3-tiny@q4_k_m)
 types=(f16 f32 q8_0)
 texts=(
   "One two three four five six seven eight nine ten, one two three four five six"

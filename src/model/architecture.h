@@ -21,6 +21,8 @@ struct Architecture {
 
 extern const Architecture kLlama;
 extern const Architecture kGemma3;
+extern const Architecture kQwen2;
+extern const Architecture kQwen3;
 
 const Architecture* find_architecture(std::string_view name);  // null: unknown
 std::vector<std::string_view> architecture_names();            // sorted

@@ -3,7 +3,7 @@
 namespace lockstep::model {
 namespace {
 
-constexpr const Architecture* kArchitectures[] = {&kGemma3, &kLlama};
+constexpr const Architecture* kArchitectures[] = {&kGemma3, &kLlama, &kQwen2, &kQwen3};
 
 }  // namespace
 

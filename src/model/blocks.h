@@ -9,9 +9,13 @@
 
 namespace lockstep::model {
 
-// "<name>.weight" with "<name>.bias" where the file has one.
+// What an architecture's definition says of a bias; one that it doesn't have is a tensor without a
+// place, and refused.
+enum class Bias : uint8_t { none, optional, required };
+
+// "<name>.weight" with "<name>.bias".
 kernels::op::LinearOut bind_linear(Binder& binder, const std::string& name, int64_t n_in,
-                                   int64_t n_out, kernels::Slot out);
+                                   int64_t n_out, kernels::Slot out, Bias bias = Bias::optional);
 
 // "<name>.weight" over the whole width.
 kernels::op::RmsNorm bind_norm(Binder& binder, const std::string& name, const Hyperparameters& hp,
@@ -23,12 +27,13 @@ kernels::op::RmsNorm bind_head_norm(Binder& binder, const std::string& name,
 // attn_q, attn_k, attn_v with their biases, or the fused attn_qkv (rows of q, then k, then v).
 std::vector<kernels::op::LinearOut> bind_qkv(Binder& binder, const std::string& block,
                                              const Hyperparameters& hp, kernels::Slot q,
-                                             kernels::Slot k, kernels::Slot v);
+                                             kernels::Slot k, kernels::Slot v,
+                                             Bias bias = Bias::optional);
 
 // ffn_gate and ffn_up, which read the same row.
 std::vector<kernels::op::LinearOut> bind_gate_up(Binder& binder, const std::string& block,
                                                  const Hyperparameters& hp, kernels::Slot gate,
-                                                 kernels::Slot up);
+                                                 kernels::Slot up, Bias bias = Bias::optional);
 
 // Keeps the rows that want logits; what the last layer does after its attention concerns only them.
 kernels::Slot select_rows(GraphBuilder& g, kernels::Slot in, int64_t width);

@@ -1,6 +1,7 @@
 #include "model/key_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -102,6 +103,14 @@ void KeyReader::only(std::string_view name, std::initializer_list<double> neutra
   if (const auto* v = std::get_if<bool>(&value->data)) number = *v ? 1.0 : 0.0;
   if (std::find(neutral.begin(), neutral.end(), number) != neutral.end()) return;
   refuse(name, text_of(*value), why);
+}
+
+void KeyReader::only_text(std::string_view name,
+                          std::initializer_list<std::string_view> words) const {
+  const auto value = file_.string(key(name));
+  if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return;
+  refuse(name, fmt::format("\"{}\"", escape(*value, 100)),
+         fmt::format("\"{}\"", fmt::join(words, "\", \"")));
 }
 
 void KeyReader::missing(std::string_view name) const {

@@ -36,6 +36,9 @@ class KeyReader {
   void only(std::string_view name, std::initializer_list<double> neutral,
             std::string_view why) const;
 
+  // The same for a key that holds one of several words.
+  void only_text(std::string_view name, std::initializer_list<std::string_view> words) const;
+
   [[noreturn]] void missing(std::string_view name) const;
   [[noreturn]] void refuse(std::string_view name, std::string_view value,
                            std::string_view accepted) const;

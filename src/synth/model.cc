@@ -71,7 +71,7 @@ class Builder {
     u32("attention.value_length", spec_.head_dim);
     u32("rope.dimension_count", spec_.head_dim);
     u32("vocab_size", spec_.vocab);
-    f32("attention.layer_norm_rms_epsilon", spec_.architecture == "gemma3" ? 1e-6 : 1e-5);
+    f32("attention.layer_norm_rms_epsilon", spec_.architecture == "llama" ? 1e-5 : 1e-6);
     f32("rope.freq_base", spec_.rope_base);
     if (spec_.window > 0) u32("attention.sliding_window", spec_.window);
     add_rope_scaling();
@@ -116,6 +116,14 @@ class Builder {
             std::span<std::byte> out) { fill_norm(seed, stream, value, out); });
   }
 
+  // Of half the size of what they are added to, so that leaving one out shows.
+  void bias(const std::string& name, int64_t n) {
+    writer_.add_tensor(name, TensorType::f32, {n},
+                       [seed = spec_.seed, stream = stream_of(name)](std::span<std::byte> out) {
+                         fill_weights(TensorType::f32, seed, stream, 0.5f, out);
+                       });
+  }
+
   // Which layers keep attn_v and ffn_down at the better type: the first and last eighth and every
   // third between, as llama.cpp's Q4_K_M.
   TensorType better(int64_t layer) const {
@@ -129,7 +137,8 @@ class Builder {
   // stream stays of that order however deep the model.
   void add_tensors() {
     const SynthSpec& s = spec_;
-    const bool gemma = s.architecture == "gemma3";
+    const bool gemma = s.architecture == "gemma3", qwen2 = s.architecture == "qwen2",
+               qwen3 = s.architecture == "qwen3";
     const auto spread = [](int64_t n_in) { return 1.0 / std::sqrt(static_cast<double>(n_in)); };
     const double into_stream = gemma ? 1.0 : spread(2 * s.layers);  // gemma3 norms what it adds
     // Where the output matrix is the embedding table, a token's own row in the stream votes for
@@ -146,9 +155,16 @@ class Builder {
       matrix(block + "attn_q.weight", s.type, s.embd, n_q, spread(s.embd));
       matrix(block + "attn_k.weight", s.type, s.embd, n_kv, spread(s.embd));
       matrix(block + "attn_v.weight", better(i), s.embd, n_kv, spread(s.embd));
-      if (gemma) {
-        norm(block + "attn_q_norm.weight", s.head_dim);
-        norm(block + "attn_k_norm.weight", s.head_dim);
+      if (qwen2) {
+        bias(block + "attn_q.bias", n_q);
+        bias(block + "attn_k.bias", n_kv);
+        bias(block + "attn_v.bias", n_kv);
+      }
+      if (gemma || qwen3) {
+        // Without its norm a head is of unit size already; qwen3's make it larger, as real ones do.
+        const double size = qwen3 ? 1.5 : 1.0;
+        norm(block + "attn_q_norm.weight", s.head_dim, size);
+        norm(block + "attn_k_norm.weight", s.head_dim, size);
       }
       matrix(block + "attn_output.weight", s.type, n_q, s.embd, spread(n_q) * into_stream);
       if (gemma) norm(block + "post_attention_norm.weight", s.embd, branch);

@@ -28,8 +28,8 @@ struct Shape {
 };
 
 // The tiny shapes are for tests: rows that K-quants divide, sliding layers on both sides of a
-// global one, a window shorter than a page. The others are the published shapes of the models they
-// name.
+// global one, a window shorter than a page, heads wider than their share of the row (qwen3). The
+// others are the published shapes of the models they name.
 constexpr Shape kShapes[] = {
     {"llama-tiny", "llama", 2, 256, 8, 2, 32, 512, 512, 2048, 0, false, RopeScaling::none, 1e4, 8,
      Tokenizer::bpe},
@@ -47,10 +47,18 @@ constexpr Shape kShapes[] = {
      1e6, 8, Tokenizer::spm},
     {"gemma3-4b", "gemma3", 34, 2560, 8, 4, 256, 10240, 262144, 131072, 1024, true,
      RopeScaling::linear, 1e6, 8, Tokenizer::spm},
+    {"qwen2-tiny", "qwen2", 2, 256, 8, 2, 32, 512, 512, 2048, 0, false, RopeScaling::none, 1e6, 8,
+     Tokenizer::qwen},
+    {"qwen2-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 0, true, RopeScaling::none,
+     1e6, 4, Tokenizer::qwen},
+    {"qwen3-tiny", "qwen3", 2, 256, 4, 2, 128, 512, 512, 2048, 0, true, RopeScaling::none, 1e6, 8,
+     Tokenizer::qwen},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960, 0, true, RopeScaling::none,
+     1e6, 4, Tokenizer::qwen},
 };
 
 // Architectures whose shapes are still to come, so that asking for one is answered by name.
-constexpr std::string_view kLater[] = {"qwen2", "qwen3", "qwen35", "gemma4", "deepseek4"};
+constexpr std::string_view kLater[] = {"qwen35", "gemma4", "deepseek4"};
 
 struct TypeChoice {
   const char* name;
@@ -76,8 +84,8 @@ constexpr std::pair<RopeScaling, const char*> kScalings[] = {{RopeScaling::none,
                                                              {RopeScaling::llama3, "llama3"},
                                                              {RopeScaling::yarn, "yarn"},
                                                              {RopeScaling::factors, "factors"}};
-constexpr std::pair<Tokenizer, const char*> kTokenizers[] = {{Tokenizer::bpe, "bpe"},
-                                                             {Tokenizer::spm, "spm"}};
+constexpr std::pair<Tokenizer, const char*> kTokenizers[] = {
+    {Tokenizer::bpe, "bpe"}, {Tokenizer::spm, "spm"}, {Tokenizer::qwen, "qwen"}};
 
 template <typename Value, size_t kCount>
 const char* name_of(const std::pair<Value, const char*> (&table)[kCount], Value value) {
@@ -252,6 +260,10 @@ class SpecParser {
       fail(fmt::format("head_dim={} is odd, and rotation needs pairs", spec_.head_dim));
     if (spec_.window != 0 && spec_.architecture != "gemma3") {
       fail(fmt::format("window={}: {} has no sliding layers", spec_.window, spec_.architecture));
+    }
+    const bool qwen = spec_.architecture == "qwen2" || spec_.architecture == "qwen3";
+    if (qwen && spec_.rope_scaling == RopeScaling::llama3) {
+      fail(fmt::format("rope_scaling=llama3: {} has none, linear or yarn", spec_.architecture));
     }
     if (spec_.rope_scaling == RopeScaling::factors && spec_.architecture != "llama") {
       fail(fmt::format("rope_scaling=factors: {} files have no rope_freqs tensor",

@@ -22,11 +22,11 @@ enum class RopeScaling : uint8_t {
   yarn,
   factors,  // by a rope_freqs tensor, whose factors rise from 1 to rope_factor
 };
-enum class Tokenizer : uint8_t { bpe, spm };
+enum class Tokenizer : uint8_t { bpe, spm, qwen };
 
 struct SynthSpec {
   std::string shape;         // "llama-8b"
-  std::string architecture;  // "llama", "gemma3"
+  std::string architecture;  // "llama", "gemma3", "qwen2", "qwen3"
 
   int64_t layers = 0, embd = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, ctx = 0;
   int64_t window = 0;  // positions a sliding layer sees; 0: none slides

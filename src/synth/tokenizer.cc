@@ -117,24 +117,30 @@ constexpr const char* kTurns =
 int64_t min_vocab(Tokenizer tokenizer) {
   constexpr auto kBpe = static_cast<int64_t>(256 + std::size(kBpeSpecials));
   constexpr auto kSpm = static_cast<int64_t>(256 + std::size(kSpmSpecials) + 1);  // and the space
-  return tokenizer == Tokenizer::bpe ? kBpe : kSpm;
+  return tokenizer == Tokenizer::spm ? kSpm : kBpe;
 }
 int64_t max_vocab() {
   return 260 + kWords;
 }
 
 void add_tokenizer(gguf::Writer& writer, Tokenizer tokenizer, int64_t n) {
-  const bool bpe = tokenizer == Tokenizer::bpe;
+  const bool bpe = tokenizer != Tokenizer::spm, qwen = tokenizer == Tokenizer::qwen;
   const Vocabulary v = bpe ? bpe_vocabulary(n) : spm_vocabulary(n);
   writer.add_string("tokenizer.ggml.model", bpe ? "gpt2" : "llama");
-  writer.add_string("tokenizer.ggml.pre", bpe ? "gpt-2" : "default");
+  writer.add_string("tokenizer.ggml.pre", qwen ? "qwen2" : bpe ? "gpt-2" : "default");
   writer.add_strings("tokenizer.ggml.tokens", v.tokens);
   writer.add_i32s("tokenizer.ggml.token_type", v.types);
   if (bpe) {
     writer.add_strings("tokenizer.ggml.merges", v.merges);
-    writer.add_u32("tokenizer.ggml.bos_token_id", 256);
-    writer.add_u32("tokenizer.ggml.eos_token_id", 257);
-    writer.add_u32("tokenizer.ggml.eot_token_id", 259);
+    if (qwen) {  // as Qwen's files: a turn's end is the text's, and no token begins it
+      writer.add_u32("tokenizer.ggml.bos_token_id", 257);
+      writer.add_u32("tokenizer.ggml.eos_token_id", 259);
+      writer.add_u32("tokenizer.ggml.padding_token_id", 257);
+    } else {
+      writer.add_u32("tokenizer.ggml.bos_token_id", 256);
+      writer.add_u32("tokenizer.ggml.eos_token_id", 257);
+      writer.add_u32("tokenizer.ggml.eot_token_id", 259);
+    }
   } else {
     writer.add_f32s("tokenizer.ggml.scores", v.scores);
     writer.add_u32("tokenizer.ggml.bos_token_id", 2);

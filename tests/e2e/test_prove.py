@@ -9,7 +9,7 @@ TINY = ["synth:llama-tiny", "synth:gemma3-tiny@q4_0"]
 
 class Prove(CliTest):
     def test_tiny_models_whole(self):
-        for model in TINY:
+        for model in [*TINY, "synth:qwen2-tiny", "synth:qwen3-tiny@q4_k"]:
             with self.subTest(model):
                 done = self.check("prove", "-m", model, "-t", 1, "-n", 8, timeout=900)
                 last = done.stdout.decode().splitlines()[-1]

@@ -64,6 +64,16 @@ std::vector<Case> all_cases() {
         s.rope.scaling = RopeSpec::Scaling::linear;
         s.rope.linear_factor = 8.0f;
       });
+  add("qwen2", TensorType::q8_0, KvType::f16, KvType::f16, [](ModelShape& s) {
+    s.halves = s.bias = true;
+    s.n_head = 6;
+    s.n_head_kv = 1;
+  });
+  add("qwen3, q4_K with q6_K", TensorType::q4_k, KvType::f16, KvType::q8_0, [](ModelShape& s) {
+    s.halves = s.head_norms = true;
+    s.head_type = TensorType::q6_k;
+    s.head_dim = 128;
+  });
   add("yarn", TensorType::q5_0, KvType::f16, KvType::f16, [](ModelShape& s) {
     s.rope.scaling = RopeSpec::Scaling::yarn;
     s.rope.linear_factor = 4.0f;

@@ -17,9 +17,10 @@ struct Small {
   KvType kv = KvType::f16;
 };
 
-// Quantised rows with biases; floats of odd widths; head norms, a window, a cap and packed KV.
+// Quantised rows with biases; floats of odd widths; head norms, a window, a cap and packed KV; head
+// norms alone, pairs of halves, as qwen3.
 std::vector<Small> small_models() {
-  std::vector<Small> all(3);
+  std::vector<Small> all(4);
   for (Small& s : all) {
     s.shape.n_vocab = 33;
     s.shape.n_embd = 64;
@@ -39,6 +40,9 @@ std::vector<Small> small_models() {
   all[2].shape.window = 64;
   all[2].shape.softcap = 20.0f;
   all[2].kv = KvType::q8_0;
+  all[3].shape.type = TensorType::q8_0;
+  all[3].shape.halves = all[3].shape.head_norms = true;
+  all[3].shape.head_dim = 64;
   return all;
 }
 

@@ -1,6 +1,6 @@
 // A small random transformer as an op graph, and the state of a sequence, for backend tests. Shaped
 // like llama (adjacent pairs, silu) or like gemma3 (halves, head norms, gelu, sliding windows,
-// caps).
+// caps); with halves alone and biases like qwen2, with halves and head norms like qwen3.
 #pragma once
 
 #include <deque>
@@ -18,8 +18,10 @@ struct ModelShape {
   int64_t n_head = 4, n_head_kv = 2, head_dim = 64;
   TensorType type = TensorType::q4_0;       // of the blocks
   TensorType head_type = TensorType::q8_0;  // of embedding and output
-  bool gemma = false;
-  int64_t window = 0;  // of even layers
+  bool gemma = false;                       // halves, head norms and all else
+  bool halves = false;                      // pairs of the rotation
+  bool head_norms = false;                  // of q and k
+  int64_t window = 0;                       // of even layers
   float softcap = 0.0f;
   bool bias = false;
   RopeSpec rope;
@@ -111,7 +113,8 @@ class TestModel {
     const ModelShape& s = shape_;
     const int64_t q_width = s.n_head * s.head_dim, kv_width = s.n_head_kv * s.head_dim;
     if (shape_.rope.n_rot == 0) shape_.rope.n_rot = static_cast<int32_t>(s.head_dim);
-    shape_.rope.pairing = s.gemma ? RopeSpec::Pairing::halves : RopeSpec::Pairing::adjacent;
+    shape_.rope.pairing =
+        s.gemma || s.halves ? RopeSpec::Pairing::halves : RopeSpec::Pairing::adjacent;
     const Slot h = slot("h", s.n_embd), x = slot("x", s.n_embd), branch = slot("branch", s.n_embd);
     const Slot q = slot("q", q_width), k = slot("k", kv_width), v = slot("v", kv_width);
     const Slot attn = slot("attn", q_width), gate = slot("gate", s.n_ff), up = slot("up", s.n_ff);
@@ -127,7 +130,7 @@ class TestModel {
                       {weight(s.type, s.n_embd, kv_width), bias(kv_width), k},
                       {weight(s.head_type, s.n_embd, kv_width), bias(kv_width), v}}},
           layer, "qkv");
-      if (s.gemma) {
+      if (s.gemma || s.head_norms) {
         add(op::RmsNorm{q, q, vector(s.head_dim), s.head_dim, eps}, layer, "q_norm");
         add(op::RmsNorm{k, k, vector(s.head_dim), s.head_dim, eps}, layer, "k_norm");
       }

@@ -144,7 +144,7 @@ Reference::Rotation Reference::rotation(bool sliding, int64_t n_rot) const {
 
 void Reference::rotate(std::vector<Row>& rows, int64_t head_dim, int64_t n_rot,
                        const Rotation& rotation) const {
-  const bool halves = arch_ == "gemma3";
+  const bool halves = arch_ != "llama";  // where the converter leaves q and k as trained
   for (size_t position = 0; position < rows.size(); ++position) {
     Row& row = rows[position];
     for (size_t head = 0; head < row.size(); head += static_cast<size_t>(head_dim)) {
@@ -219,7 +219,7 @@ std::vector<Row> Reference::run(std::span<const int32_t> tokens) {
       add_bias(k, b + "attn_k.bias");
       add_bias(v, b + "attn_v.bias");
     }
-    if (gemma) {
+    if (gemma || arch_ == "qwen3") {
       norm(q, b + "attn_q_norm.weight");
       norm(k, b + "attn_k_norm.weight");
     }

@@ -1,6 +1,7 @@
-// Both architectures' forward pass in binary64, written plainly from the formulas of docs/models.md
-// and the models' published definitions: no cache, no graph, no kernels, nothing shared with the
-// engine but the file reader and the dequantiser. What the engine gives must be close to it.
+// Every architecture's forward pass in binary64, written plainly from the formulas of
+// docs/models.md and the models' published definitions: no cache, no graph, no kernels, nothing
+// shared with the engine but the file reader and the dequantiser. What the engine gives must be
+// close to it.
 #pragma once
 
 #include <cstdint>

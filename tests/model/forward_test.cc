@@ -1,4 +1,4 @@
-// The op lists of both architectures against a plain binary64 forward pass (forward64.cc). With F32
+// The op lists of every architecture against a plain binary64 forward pass (forward64.cc). With F32
 // weights and an F32 cache the engine only differs by binary32 roundings, so the bound is tight;
 // every variation must also matter: the plain model's logits are far outside the bound.
 #include <gtest/gtest.h>
@@ -32,6 +32,11 @@ TinyShape gemma() {
   shape.n_layer = 3;
   return shape;
 }
+TinyShape qwen(const char* architecture) {
+  TinyShape shape;
+  shape.architecture = architecture;
+  return shape;
+}
 TinyShape with(TinyShape shape, const std::function<void(TinyShape&)>& change) {
   change(shape);
   return shape;
@@ -44,7 +49,16 @@ void windowed(TinyModel& m, uint32_t window) {
 }
 
 std::vector<Variation> variations() {
-  const TinyShape llama;
+  const TinyShape llama, qwen2 = qwen("qwen2"), qwen3 = qwen("qwen3");
+  const auto yarn = [](TinyModel& m) {
+    m.text("rope.scaling.type", "yarn");
+    m.f32("rope.scaling.factor", 4.0f);
+    m.u32("rope.scaling.original_context_length", 256);
+  };
+  const auto linear = [](TinyModel& m) {
+    m.text("rope.scaling.type", "linear");
+    m.f32("rope.scaling.factor", 4.0f);
+  };
   std::vector<Variation> list = {
       {"llama", llama, nullptr},
       {"llama untied", with(llama, [](auto& s) { s.tied = false; }), nullptr},
@@ -141,6 +155,32 @@ std::vector<Variation> variations() {
        [](TinyModel& m) { m.f32("final_logit_softcapping", 1.5f); }},
       {"gemma3 of 62 layers",
        with(gemma(), [](auto& s) { s.n_layer = 62, s.n_head = 3, s.n_head_kv = 1; }), nullptr},
+      {"qwen2", qwen2, nullptr},
+      {"qwen2 untied", with(qwen2, [](auto& s) { s.tied = false; }), nullptr},
+      {"qwen2 fused qkv with bias", with(qwen2, [](auto& s) { s.fused_qkv = true; }), nullptr},
+      {"qwen2 fused qkv, biases apart", with(qwen2, [](auto& s) { s.fused_qkv = true; }),
+       [](TinyModel& m) {
+         for (const char* block : {"blk.0.", "blk.1."}) {
+           m.tensors.erase(std::string(block) + "attn_qkv.bias");
+           m.vector(std::string(block) + "attn_q.bias", 64, -1, 1);
+           m.vector(std::string(block) + "attn_k.bias", 32, -1, 1);
+           m.vector(std::string(block) + "attn_v.bias", 32, -1, 1);
+         }
+       }},
+      {"qwen2 without a bias", qwen2,
+       [](TinyModel& m) {
+         std::erase_if(m.tensors, [](const auto& t) { return t.first.ends_with(".bias"); });
+       }},
+      {"qwen2 base", qwen2, [](TinyModel& m) { m.f32("rope.freq_base", 500.0f); }},
+      {"qwen2 linear", qwen2, linear},
+      {"qwen2 yarn", qwen2, yarn},
+      {"qwen3", qwen3, nullptr},
+      {"qwen3 untied", with(qwen3, [](auto& s) { s.tied = false; }), nullptr},
+      {"qwen3 fused qkv", with(qwen3, [](auto& s) { s.fused_qkv = true; }), nullptr},
+      {"qwen3 wide heads", with(qwen3, [](auto& s) { s.head_dim = 64; }), nullptr},
+      {"qwen3 base", qwen3, [](TinyModel& m) { m.f32("rope.freq_base", 500.0f); }},
+      {"qwen3 linear", qwen3, linear},
+      {"qwen3 yarn", qwen3, yarn},
   };
   return list;
 }
@@ -200,7 +240,7 @@ TEST(Forward, FollowsTheFormulas) {
 TEST(Forward, StaysCloseWithEveryWeightAndCacheType) {
   using gguf::TensorType;
   double worst = 0;
-  for (const char* architecture : {"llama", "gemma3"}) {
+  for (const char* architecture : {"llama", "gemma3", "qwen2", "qwen3"}) {
     for (const TensorType type :
          {TensorType::f16, TensorType::bf16, TensorType::q4_0, TensorType::q4_1, TensorType::q5_0,
           TensorType::q5_1, TensorType::q8_0, TensorType::q4_k, TensorType::q5_k,

@@ -87,6 +87,18 @@ std::vector<Case> cases() {
       {"llama rope factors", llama, [](TinyModel& m) { m.vector("rope_freqs.weight", 16, 1, 8); }});
   list.push_back({"gemma3 capped logits", gemma,
                   [](TinyModel& m) { m.f32("final_logit_softcapping", 2.0f); }});
+  // Biases and pairs of halves; head norms without the rest of gemma3.
+  for (const char* architecture : {"qwen2", "qwen3"}) {
+    TinyShape qwen = llama;
+    qwen.architecture = architecture;
+    const std::string name(architecture);
+    for (const TensorType type : {TensorType::f16, TensorType::q8_0, TensorType::q4_k}) {
+      list.push_back(
+          {name + " " + std::string(gguf::type_info(type).name), with_type(qwen, type), nullptr});
+    }
+    list.push_back(
+        {name + " rope yarn, KV q8_0", qwen, scaling("yarn"), KvType::q8_0, KvType::q8_0});
+  }
   return list;
 }
 
@@ -267,42 +279,48 @@ TEST(Invariance, NeighboursInThePassDoNotMatter) {
 
 // The comparisons above see one flipped bit of one op of one row.
 TEST(Invariance, APlantedBitIsSeen) {
-  const TinyModel tiny{TinyShape{}};
-  const auto model = tiny.load();
-  const auto tokens = random_tokens(20, 61, 23);
-  const Case c{"", TinyShape{}, nullptr};
-  const Outcome& want = plain(model, c, tokens);
-  int seen = 0;
-  const auto n_ops = static_cast<int>(model->graph().ops.size());
-  for (int op = 0; op < n_ops; ++op) {
-    state::KvCache cache(model->kv_spec(KvType::f16, KvType::f16, 1000), nullptr);
-    kernels::Plant plant;
-    plant.op = op;
-    plant.position = 12;
-    plant.element = 3;
-    plant.bit = std::holds_alternative<kernels::op::KvWrite>(
-                    model->graph().ops[static_cast<size_t>(op)].args)
-                    ? 7
-                    : 22;
-    std::vector<float> logits(20 * 61);
-    kernels::Pass pass;
-    pass.segments.push_back({tokens, 0, cache.append(20), 0});
-    pass.plant = &plant;
-    pass.logits = logits;
-    kernels::make_cpu_backend("", 1)->run(model->graph(), pass);
-    cache.commit(20);
-    EXPECT_TRUE(plant.done) << model->graph().ops[static_cast<size_t>(op)].name;
-    bool differs = cache.hash() != want.state;
-    for (size_t p = 0; p < 20; ++p) {
-      const bool equal =
-          std::memcmp(want.logits[p].data(), logits.data() + p * 61, 61 * sizeof(float)) == 0;
-      EXPECT_TRUE(equal || p >= 12) << "an earlier position changed";
-      differs |= !equal;
+  int seen = 0, planted = 0;
+  for (const char* architecture : {"llama", "gemma3", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(architecture);
+    TinyShape shape;
+    shape.architecture = architecture;
+    const TinyModel tiny(shape);
+    const auto model = tiny.load();
+    const auto tokens = random_tokens(20, 61, 23);
+    const Case c{std::string("planted ") + architecture, shape, nullptr};
+    const Outcome& want = plain(model, c, tokens);
+    const auto n_ops = static_cast<int>(model->graph().ops.size());
+    planted += n_ops;
+    for (int op = 0; op < n_ops; ++op) {
+      state::KvCache cache(model->kv_spec(KvType::f16, KvType::f16, 1000), nullptr);
+      kernels::Plant plant;
+      plant.op = op;
+      plant.position = 12;
+      plant.element = 3;
+      plant.bit = std::holds_alternative<kernels::op::KvWrite>(
+                      model->graph().ops[static_cast<size_t>(op)].args)
+                      ? 7
+                      : 22;
+      std::vector<float> logits(20 * 61);
+      kernels::Pass pass;
+      pass.segments.push_back({tokens, 0, cache.append(20), 0});
+      pass.plant = &plant;
+      pass.logits = logits;
+      kernels::make_cpu_backend("", 1)->run(model->graph(), pass);
+      cache.commit(20);
+      EXPECT_TRUE(plant.done) << model->graph().ops[static_cast<size_t>(op)].name;
+      bool differs = cache.hash() != want.state;
+      for (size_t p = 0; p < 20; ++p) {
+        const bool equal =
+            std::memcmp(want.logits[p].data(), logits.data() + p * 61, 61 * sizeof(float)) == 0;
+        EXPECT_TRUE(equal || p >= 12) << "an earlier position changed";
+        differs |= !equal;
+      }
+      EXPECT_TRUE(differs) << model->graph().ops[static_cast<size_t>(op)].name;
+      seen += differs;
     }
-    EXPECT_TRUE(differs) << model->graph().ops[static_cast<size_t>(op)].name;
-    seen += differs;
   }
-  std::printf("%d of %d planted bits seen\n", seen, n_ops);
+  std::printf("%d of %d planted bits seen\n", seen, planted);
 }
 
 }  // namespace

@@ -26,6 +26,12 @@ TinyShape gemma() {
   return shape;
 }
 
+TinyShape qwen(const char* architecture) {
+  TinyShape shape;
+  shape.architecture = architecture;
+  return shape;
+}
+
 TEST(Load, DefaultsOfAbsentKeys) {
   TinyShape shape;
   shape.n_head_kv = 4;
@@ -79,6 +85,40 @@ TEST(Load, GemmaWindowsAndBases) {
   EXPECT_TRUE(tiny.load()->hyperparameters().sliding[5]);
   tiny.u32("attention.sliding_window_pattern", 1);
   EXPECT_FALSE(tiny.load()->hyperparameters().sliding[4]);
+}
+
+TEST(Load, QwenHeadsPairsAndBases) {
+  for (const char* architecture : {"qwen2", "qwen3"}) {
+    TinyModel tiny(qwen(architecture));
+    {
+      const auto model = tiny.load();
+      const Hyperparameters& hp = model->hyperparameters();
+      EXPECT_EQ(hp.architecture, architecture);
+      EXPECT_EQ(hp.head_dim, 16);  // not 48 / 4
+      EXPECT_EQ(hp.rope.n_rot, 16);
+      EXPECT_EQ(hp.rope.base, 10000.0f);
+      EXPECT_EQ(hp.rope.pairing, RopeSpec::Pairing::halves);
+      EXPECT_EQ(hp.rope.scaling, RopeSpec::Scaling::none);
+      EXPECT_EQ(hp.attention_scale, 0.25f);
+      EXPECT_EQ(hp.embedding_scale, 1.0f);
+      EXPECT_TRUE(hp.tied_embeddings);
+      EXPECT_EQ(std::count(hp.sliding.begin(), hp.sliding.end(), true), 0);
+    }
+    // What a file may say and mean nothing by it.
+    tiny.u32("rope.dimension_count", 16);
+    tiny.u32("attention.sliding_window", 0);
+    tiny.text("rope.scaling.type", "none");
+    tiny.f32("rope.scaling.factor", 4.0f);
+    EXPECT_EQ(tiny.load()->hyperparameters().rope.scaling, RopeSpec::Scaling::none);
+    tiny.text("rope.scaling.type", "yarn");
+    EXPECT_EQ(tiny.load()->hyperparameters().rope.scaling, RopeSpec::Scaling::yarn);
+  }
+  TinyShape shape = qwen("qwen3");
+  shape.head_dim = 12;
+  TinyModel tiny(shape);
+  tiny.erase("attention.key_length");
+  tiny.erase("attention.value_length");
+  EXPECT_EQ(tiny.load()->hyperparameters().head_dim, 12);
 }
 
 TEST(Load, ArraysThatSayTheSameForEveryLayer) {
@@ -168,7 +208,8 @@ TEST(Load, HashesTheFile) {
 }
 
 TEST(Load, SyntheticModelsSaySo) {
-  for (const char* spec : {"synth:llama-tiny@q8_0", "synth:gemma3-tiny@q4_k_m"}) {
+  for (const char* spec : {"synth:llama-tiny@q8_0", "synth:gemma3-tiny@q4_k_m",
+                           "synth:qwen2-tiny@q8_0", "synth:qwen3-tiny@q4_k"}) {
     const auto model = Model::load(synth::make_in_memory(synth::parse_synth(spec)));
     EXPECT_TRUE(model->synthetic());
     Runner runner(model, kernels::make_cpu_backend("", 2), state::KvType::f16, state::KvType::f16,
@@ -205,7 +246,12 @@ std::vector<Refusal> refusals() {
   };
   key(
       llama, "unknown architecture", [](auto& m) { m.set("general.architecture", "mamba"); },
-      "architecture \"mamba\" is not known to this program; known: gemma3, llama");
+      "architecture \"mamba\" is not known to this program; known: gemma3, llama, qwen2, qwen3");
+  for (const char* name : {"qwen2moe", "qwen3moe"}) {
+    key(
+        llama, name, [name](auto& m) { m.set("general.architecture", std::string(name)); },
+        "is not known to this program; known: gemma3, llama, qwen2, qwen3");
+  }
   key(
       llama, "longrope", [](auto& m) { m.text("rope.scaling.type", "longrope"); },
       "\"llama.rope.scaling.type\" is \"longrope\"; accepted: \"none\", \"linear\", \"llama3\", "
@@ -353,6 +399,61 @@ std::vector<Refusal> refusals() {
   key(
       gemma(), "missing norm", [](auto& m) { m.tensors.erase("blk.3.post_ffw_norm.weight"); },
       "tensor \"blk.3.post_ffw_norm.weight\" is missing");
+  for (const TinyShape& shape : {qwen("qwen2"), qwen("qwen3")}) {
+    key(
+        shape, "window", [](auto& m) { m.u32("attention.sliding_window", 4096); },
+        ".attention.sliding_window\" is 4096; accepted: 0");
+    for (const char* kind : {"llama3", "longrope", "mrope"}) {
+      key(
+          shape, kind, [kind](auto& m) { m.text("rope.scaling.type", kind); },
+          "\"; accepted: \"none\", \"linear\", \"yarn\"");
+    }
+    key(
+        shape, "sections",
+        [](auto& m) {
+          m.u32s("rope.dimension_sections", {4, 2, 2, 0});
+        },
+        ".rope.dimension_sections\" is an array; accepted: nothing");
+    key(
+        shape, "half rotated", [](auto& m) { m.u32("rope.dimension_count", 8); },
+        ".rope.dimension_count\" is 8; accepted: the head size, 16");
+    key(
+        shape, "experts", [](auto& m) { m.u32("expert_count", 8); },
+        ".expert_count\" is 8; accepted: 0");
+    key(
+        shape, "llama's rope_freqs", [](auto& m) { m.vector("rope_freqs.weight", 8, 1, 2); },
+        "tensor \"rope_freqs.weight\" has no place");
+    key(
+        shape, "bias of the output", [](auto& m) { m.vector("blk.0.attn_output.bias", 48, 0, 1); },
+        "tensor \"blk.0.attn_output.bias\" has no place");
+  }
+  key(
+      qwen("qwen2"), "missing bias", [](auto& m) { m.tensors.erase("blk.1.attn_k.bias"); },
+      "tensor \"blk.1.attn_k.bias\" is missing");
+  key(
+      qwen("qwen2"), "bias of one layer",
+      [](auto& m) {
+        for (const char* name : {"q", "k", "v"})
+          m.tensors.erase(std::string("blk.0.attn_") + name + ".bias");
+      },
+      "tensor \"blk.0.attn_q.bias\" is missing");
+  key(
+      qwen("qwen2"), "bias of other length",
+      [](auto& m) { m.vector("blk.0.attn_v.bias", 64, 0, 1); },
+      "tensor \"blk.0.attn_v.bias\" has shape [64]; accepted: [32]");
+  key(
+      qwen("qwen2"), "qwen3's norm", [](auto& m) { m.norm("blk.0.attn_q_norm.weight", 16); },
+      "tensor \"blk.0.attn_q_norm.weight\" has no place");
+  key(
+      qwen("qwen3"), "qwen2's bias", [](auto& m) { m.vector("blk.0.attn_q.bias", 64, 0, 1); },
+      "tensor \"blk.0.attn_q.bias\" has no place");
+  key(
+      qwen("qwen3"), "missing q norm", [](auto& m) { m.tensors.erase("blk.1.attn_q_norm.weight"); },
+      "tensor \"blk.1.attn_q_norm.weight\" is missing");
+  key(
+      qwen("qwen3"), "q norm over all heads",
+      [](auto& m) { m.norm("blk.1.attn_q_norm.weight", 64); },
+      "tensor \"blk.1.attn_q_norm.weight\" has shape [64]; accepted: [16]");
   return list;
 }
 
@@ -379,7 +480,7 @@ TEST(Load, RefusesByNameInOneLine) {
 TEST(Faults, NothingThatIsNotFinitePassesUnseen) {
   using gguf::TensorType;
   int64_t planted = 0;
-  for (const char* architecture : {"llama", "gemma3"}) {
+  for (const char* architecture : {"llama", "gemma3", "qwen2", "qwen3"}) {
     for (const TensorType type :
          {TensorType::f32, TensorType::f16, TensorType::q8_0, TensorType::q4_1, TensorType::q6_k}) {
       TinyShape shape;

@@ -10,7 +10,8 @@ namespace {
 
 TEST(PassBytes, OpsSumToWhatTheModelSays) {
   using kernels::KvType;
-  for (const char* source : {"llama-tiny@q4_k_m", "llama-tiny,tied=true@f16", "gemma3-tiny@q4_0"}) {
+  for (const char* source : {"llama-tiny@q4_k_m", "llama-tiny,tied=true@f16", "gemma3-tiny@q4_0",
+                             "qwen2-tiny@q8_0", "qwen3-tiny@q4_k"}) {
     const auto model = Model::load(synth::make_in_memory(synth::parse_synth(source)));
     for (const auto& [k_type, v_type] :
          {std::pair{KvType::f16, KvType::f16}, std::pair{KvType::q8_0, KvType::f32}}) {

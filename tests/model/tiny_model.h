@@ -1,4 +1,4 @@
-// Small random models of both architectures, made in memory; every key and tensor can be changed
+// Small random models of every architecture, made in memory; every key and tensor can be changed
 // before the file is written, so that tests can make odd and broken ones.
 #pragma once
 
@@ -54,7 +54,8 @@ class TinyModel {
     f32("attention.layer_norm_rms_epsilon", 1e-5f);
 
     const int64_t n_q = s.n_head * s.head_dim, n_kv = s.n_head_kv * s.head_dim;
-    const bool gemma = s.architecture == "gemma3";
+    const bool gemma = s.architecture == "gemma3", qwen2 = s.architecture == "qwen2",
+               qwen3 = s.architecture == "qwen3";
     matrix("token_embd.weight", s.type, s.n_embd, s.n_vocab);
     if (!s.tied) matrix("output.weight", s.type, s.n_embd, s.n_vocab);
     norm("output_norm.weight", s.n_embd);
@@ -62,7 +63,9 @@ class TinyModel {
       const std::string b = "blk." + std::to_string(i) + ".";
       const auto linear = [&](const std::string& name, int64_t n_in, int64_t n_out) {
         matrix(b + name + ".weight", s.type, n_in, n_out);
-        if (s.biases) vector(b + name + ".bias", n_out, -0.3f, 0.3f);
+        // qwen2 has them on q, k and v, and there alone; qwen3 has none.
+        const bool biased = qwen2 ? name != "attn_output" && name.starts_with("attn_") : s.biases;
+        if (biased) vector(b + name + ".bias", n_out, -0.3f, 0.3f);
       };
       norm(b + "attn_norm.weight", s.n_embd);
       norm(b + "ffn_norm.weight", s.n_embd);
@@ -77,9 +80,11 @@ class TinyModel {
       linear("ffn_gate", s.n_embd, s.n_ff);
       linear("ffn_up", s.n_embd, s.n_ff);
       linear("ffn_down", s.n_ff, s.n_embd);
-      if (gemma) {
+      if (gemma || qwen3) {
         norm(b + "attn_q_norm.weight", s.head_dim);
         norm(b + "attn_k_norm.weight", s.head_dim);
+      }
+      if (gemma) {
         norm(b + "post_attention_norm.weight", s.n_embd);
         norm(b + "post_ffw_norm.weight", s.n_embd);
       }

@@ -3,7 +3,8 @@
 An outside reference for Lockstep: it shares no code with the engine and imitates none of its
 roundings. Weights are the file's own, dequantised by the block formulas in float64 (exactly, but for
 the final add of formats with a minimum); everything after is float64. Architectures: `llama`
-(Llama 2/3, SmolLM2: no rope scaling) and `gemma3`.
+(Llama 2/3, SmolLM2), `gemma3`, `qwen2` and `qwen3`; rope scaling: none, linear, and yarn with its
+published ramp.
 """
 import numpy as np
 from gguf import GGUFReader
@@ -109,15 +110,35 @@ def gelu_tanh(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def rotate(x, base, pairing):
-    """x [n, heads, head_dim]; pair i turns by position * base^(-2i/head_dim).
+def rope_frequencies(base, dim):
+    return base ** (-np.arange(0, dim, 2) / dim)
+
+
+def yarn(base, dim, factor, original, turns_kept=32, turns_divided=1):
+    """(frequencies, magnitude of cosines and sines), as the YaRN paper's section 3.4 and its reference code.
+
+    Pairs that turn at least `turns_kept` times within the original context keep their frequency, those that
+    turn at most `turns_divided` times have it divided by the factor, and a ramp over the pairs' numbers lies between.
+    """
+    def pair_that_turns(times):
+        return dim * np.log(original / (times * 2 * np.pi)) / (2 * np.log(base))
+
+    low = max(np.floor(pair_that_turns(turns_kept)), 0)
+    high = min(np.ceil(pair_that_turns(turns_divided)), dim - 1)
+    divided = np.clip((np.arange(dim // 2) - low) / max(high - low, 0.001), 0, 1)
+    frequencies = rope_frequencies(base, dim)
+    return frequencies * (1 - divided) + frequencies / factor * divided, 1 + 0.1 * np.log(factor)
+
+
+def rotate(x, frequencies, pairing, magnitude=1.0):
+    """x [n, heads, head_dim]; pair i turns by position * frequencies[i].
 
     Pairs are (2i, 2i+1) where the converter permuted Q and K to that order (`adjacent`: llama), or
-    (i, i + head_dim/2) (`halves`: gemma3).
+    (i, i + head_dim/2) (`halves`: the others).
     """
     n, _, dim = x.shape
-    angle = np.arange(n)[:, None] * base ** (-np.arange(0, dim, 2) / dim)
-    cos, sin = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
+    angle = np.arange(n)[:, None] * frequencies
+    cos, sin = magnitude * np.cos(angle)[:, None, :], magnitude * np.sin(angle)[:, None, :]
     first, second = (
         (slice(0, None, 2), slice(1, None, 2)) if pairing == "adjacent" else (slice(0, dim // 2), slice(dim // 2, None))
     )
@@ -176,10 +197,13 @@ class Oracle:
         self.blocks = activation_blocks or {}
         self.levels = activation_levels
         self.arch = self.reader.fields["general.architecture"].contents()
-        if self.arch not in ("llama", "gemma3"):
+        if self.arch not in ("llama", "gemma3", "qwen2", "qwen3"):
             raise ValueError(f"{path}: architecture {self.arch} is not known to the oracle")
-        if any(f"{self.arch}.rope.scaling" in name for name in self.reader.fields) or "rope_freqs.weight" in self.tensors:
-            raise ValueError(f"{path}: rope scaling is not known to the oracle")
+        scaling = {name.removeprefix(f"{self.arch}.rope.scaling.") for name in self.reader.fields
+                   if name.startswith(f"{self.arch}.rope.scaling.")}
+        known = self.arch != "gemma3" and scaling <= {"type", "factor", "original_context_length"}
+        if (scaling and not known) or "rope_freqs.weight" in self.tensors:
+            raise ValueError(f"{path}: this rope scaling is not known to the oracle")
         self.n_embd = self.hparam("embedding_length")
         self.n_layer = self.hparam("block_count")
         self.n_head = self.hparam("attention.head_count")
@@ -212,7 +236,7 @@ class Oracle:
         bounds = np.cumsum([0] + [len(s) for s in sequences])
         spans = [slice(a, b) for a, b in zip(bounds, bounds[1:])]
         x = self.tensors["token_embd.weight"].rows(ids)
-        layer = self._llama_layer if self.arch == "llama" else self._gemma3_layer
+        layer = self._gemma3_layer if self.arch == "gemma3" else self._llama_layer
         if self.arch == "gemma3":
             x = x * np.sqrt(self.n_embd)
         for i in range(self.n_layer):
@@ -232,15 +256,49 @@ class Oracle:
     def _heads(self, x, name, n):
         return self.linear(x, name).reshape(x.shape[0], n, self.head_dim)
 
+    # What tells the Qwens from llama. Tests override these to see that each is noticed.
+
+    def rotation(self):
+        """(frequencies, magnitude)."""
+        kind = self.hparam("rope.scaling.type", "none")
+        if kind == "none":
+            return rope_frequencies(self.rope_base, self.head_dim), 1.0
+        factor = self.hparam("rope.scaling.factor")
+        if kind == "linear":
+            return rope_frequencies(self.rope_base, self.head_dim) / factor, 1.0
+        if kind == "yarn":
+            return yarn(self.rope_base, self.head_dim, factor, self.hparam("rope.scaling.original_context_length"))
+        raise ValueError(f"rope scaling {kind} is not known to the oracle")
+
+    def pairing(self):
+        return "adjacent" if self.arch == "llama" else "halves"
+
+    def bias(self, name):
+        """Of the projection `name`, one element per output: Qwen2's q, k and v have one."""
+        return self.tensors[name + ".bias"].vector() if self.arch == "qwen2" else 0.0
+
+    def head_norm(self, heads, name):
+        """Qwen3's RMS norm over every head of q and k by itself, before the rotation."""
+        return self.norm(heads, name) if self.arch == "qwen3" else heads
+
     def _llama_layer(self, x, i, spans):
         blk = f"blk.{i}."
         a = self.norm(x, blk + "attn_norm")
-        q = self._heads(a, blk + "attn_q", self.n_head)
-        k = self._heads(a, blk + "attn_k", self.n_head_kv)
-        v = self._heads(a, blk + "attn_v", self.n_head_kv)
+
+        def project(name, n):
+            y = self.linear(a, blk + name) + self.bias(blk + name)
+            return y.reshape(x.shape[0], n, self.head_dim)
+
+        q = self.head_norm(project("attn_q", self.n_head), blk + "attn_q_norm")
+        k = self.head_norm(project("attn_k", self.n_head_kv), blk + "attn_k_norm")
+        v = project("attn_v", self.n_head_kv)
+        frequencies, magnitude = self.rotation()
+
+        def turn(heads):
+            return rotate(heads, frequencies, self.pairing(), magnitude)
+
         heads = np.concatenate([
-            attention(rotate(q[s], self.rope_base, "adjacent"), rotate(k[s], self.rope_base, "adjacent"), v[s],
-                      1 / np.sqrt(self.head_dim), window=0)
+            attention(turn(q[s]), turn(k[s]), v[s], 1 / np.sqrt(self.head_dim), window=0)
             for s in spans
         ])
         x = x + self.linear(heads, blk + "attn_output")
@@ -252,13 +310,14 @@ class Oracle:
         blk = f"blk.{i}."
         is_global = i % 6 == 5  # five layers with a sliding window, then one that sees everything
         base = self.rope_base if is_global else self.hparam("rope.freq_base_swa", 10000.0)
+        frequencies = rope_frequencies(base, self.head_dim)
         window = 0 if is_global else self.hparam("attention.sliding_window")
         a = self.norm(x, blk + "attn_norm")
         q = self.norm(self._heads(a, blk + "attn_q", self.n_head), blk + "attn_q_norm")
         k = self.norm(self._heads(a, blk + "attn_k", self.n_head_kv), blk + "attn_k_norm")
         v = self._heads(a, blk + "attn_v", self.n_head_kv)
         heads = np.concatenate([
-            attention(rotate(q[s], base, "halves"), rotate(k[s], base, "halves"), v[s],
+            attention(rotate(q[s], frequencies, "halves"), rotate(k[s], frequencies, "halves"), v[s],
                       1 / np.sqrt(self.head_dim), window)
             for s in spans
         ])

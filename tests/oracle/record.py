@@ -4,6 +4,7 @@
   reference    the oracle's float64 log-probabilities: the most probable ids of every judged position
   llama        llama.cpp's mean KL and top-1 agreement to the oracle, from its whole rows
   activations  what int8 activations cost by themselves, by block size
+  tiny         llama.cpp on the tiny random models of tiny.py: figures and some log-probabilities
 """
 import argparse
 import hashlib
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import judge
+import tiny
 from oracle import Oracle, log_softmax
 
 SHORT = 80          # ids of each text
@@ -152,6 +154,25 @@ def compare_llama(args, model, logits):
     }, result
 
 
+def measure_tiny(args):
+    work = Path(args.work)
+    work.mkdir(parents=True, exist_ok=True)
+    ids_path, rows_path = tiny.write_ids(work), work / "tiny-rows.f32"
+    recorded = {"llama.cpp": args.build, "models": {}}
+    for spec in tiny.SPECS:
+        path, sha256 = tiny.write_model(args.lockstep, spec, work)
+        command = [args.llama_logits, path, ids_path, rows_path]
+        used = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        recorded["run"] = {k: v for k, v in used.items() if k not in ("rows", "n_vocab")}
+        q = tiny.next_rows(log_softmax(np.fromfile(rows_path, "<f4").astype(np.float64).reshape(-1, tiny.N_VOCAB)))
+        recorded["models"][spec] = {"sha256": sha256, **tiny.figures(tiny.oracle_rows(Oracle(path)), q),
+                                    "top": tiny.sample(q)}
+        path.unlink()
+    models = ",\n".join(f"{json.dumps(spec)}: {json.dumps(model, separators=(',', ':'))}"
+                        for spec, model in recorded.pop("models").items())
+    write_json(tiny.RECORDED, json.dumps(recorded)[:-1] + ',\n"models": {\n' + models + "}}\n")
+
+
 def activation_forms(types):
     """{name: arguments of Oracle} worth measuring for a file with these weight types."""
     others = dict.fromkeys(BLOCK_32, 32)
@@ -189,16 +210,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, action in [("ids", make_ids), ("reference", make_reference), ("llama", measure_llama),
-                         ("activations", measure_activations)]:
+                         ("activations", measure_activations), ("tiny", measure_tiny)]:
         sub = commands.add_parser(name)
         sub.set_defaults(action=action)
-        sub.add_argument("--models", required=True, help="the folder with the GGUF files")
+        if name == "tiny":
+            sub.add_argument("--lockstep", required=True, help="the binary, whose synth makes the models")
+        else:
+            sub.add_argument("--models", required=True, help="the folder with the GGUF files")
         if name == "ids":
             sub.add_argument("--llama-tokenize", required=True, help="llama.cpp's llama-tokenize")
-        if name == "llama":
+        if name in ("llama", "tiny"):
             sub.add_argument("--llama-logits", required=True, help="tools/record/llama_logits.cc, built")
             sub.add_argument("--build", required=True, help="llama.cpp's build, to be recorded: b11434")
-        if name in ("ids", "llama"):
+        if name in ("ids", "llama", "tiny"):
             sub.add_argument("--work", default="build/oracle", help="folder for large files (default %(default)s)")
     args = parser.parse_args()
     args.action(args)

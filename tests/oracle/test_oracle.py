@@ -31,15 +31,26 @@ class Formulas(unittest.TestCase):
     def test_rotation_depends_on_the_distance_alone(self):
         for pairing in ("adjacent", "halves"):
             q, k = self.rng.normal(size=(2, 1, 1, 64))
-            turned_q, turned_k = (oracle.rotate(np.repeat(x, 9, axis=0), 1e4, pairing) for x in (q, k))
+            frequencies = oracle.rope_frequencies(1e4, 64)
+            turned_q, turned_k = (oracle.rotate(np.repeat(x, 9, axis=0), frequencies, pairing) for x in (q, k))
             dots = [float(turned_q[i, 0] @ turned_k[i - 3, 0]) for i in (3, 5, 8)]
             np.testing.assert_allclose(dots, dots[0])
 
     def test_pairings_are_a_permutation_of_each_other(self):
         x = self.rng.normal(size=(7, 2, 32))
         halves_to_adjacent = np.arange(32).reshape(2, 16).T.ravel()
-        np.testing.assert_allclose(oracle.rotate(x, 1e4, "halves")[..., halves_to_adjacent],
-                                   oracle.rotate(x[..., halves_to_adjacent], 1e4, "adjacent"))
+        frequencies = oracle.rope_frequencies(1e4, 32)
+        np.testing.assert_allclose(oracle.rotate(x, frequencies, "halves")[..., halves_to_adjacent],
+                                   oracle.rotate(x[..., halves_to_adjacent], frequencies, "adjacent"))
+
+    def test_yarn_keeps_fast_pairs_and_divides_slow_ones(self):
+        plain = oracle.rope_frequencies(1e6, 128)
+        scaled, magnitude = oracle.yarn(1e6, 128, 8.0, 4096)
+        turns = 4096 * plain / (2 * np.pi)
+        np.testing.assert_allclose(scaled[turns > 40], plain[turns > 40])
+        np.testing.assert_allclose(scaled[turns < 0.8], plain[turns < 0.8] / 8)
+        self.assertTrue((np.diff(plain / scaled) > -1e-12).all())
+        self.assertAlmostEqual(magnitude, 1.2079441541679836)
 
     def test_attention_equals_loops(self):
         n, n_head, n_head_kv, dim = 9, 4, 2, 8

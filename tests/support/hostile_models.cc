@@ -263,6 +263,15 @@ void add_tensors(List& list) {
   list.add(kLlama, "bias_shape", "a bias of the wrong length",
            [](ModelEdit& m) { m.add("blk.0.attn_q.bias", TensorType::f32, {32}); },
            {"attn_q.bias"});
+  const char* const sizes =
+      ",embd=64,heads=4,kv_heads=2,head_dim=16,ffn=96,vocab=300,layers=2@q8_0";
+  list.add(("synth:qwen2-tiny" + std::string(sizes)).c_str(), "qwen2_no_k_bias",
+           "a qwen2 layer without the bias of its keys",
+           [](ModelEdit& m) { m.change("blk.1.attn_k.bias", removed()); }, {"blk.1.attn_k.bias"});
+  list.add(("synth:qwen3-tiny" + std::string(sizes)).c_str(), "qwen3_q_norm_shape",
+           "a qwen3 query norm over all heads",
+           [](ModelEdit& m) { m.change("blk.0.attn_q_norm.weight", shaped({64})); },
+           {"blk.0.attn_q_norm.weight"});
   list.tensor("nan_scale", "a block whose scale is NaN", "blk.0.attn_q.weight",
               half_at(34 * 3, 0x7E00));
   list.tensor("inf_scale", "a block whose scale is infinite", "blk.1.ffn_up.weight",

@@ -98,6 +98,8 @@ std::vector<std::string> logit_cases() {
   for (const std::string& type : type_names()) {
     cases.push_back("synth:llama-tiny@" + type);
     cases.push_back("synth:gemma3-tiny@" + type);
+    cases.push_back("synth:qwen2-tiny@" + type);
+    cases.push_back("synth:qwen3-tiny@" + type);
   }
   for (const char* options :
        {"tied=true", "rope_scaling=linear", "rope_scaling=llama3", "rope_scaling=yarn",
@@ -107,6 +109,12 @@ std::vector<std::string> logit_cases() {
   for (const char* options : {"tied=false", "rope_scaling=linear", "tokenizer=bpe", "window=0",
                               "window=3", "kv_heads=1"}) {
     cases.push_back(std::string("synth:gemma3-tiny,") + options + "@q8_0");
+  }
+  for (const char* shape : {"qwen2-tiny", "qwen3-tiny"}) {
+    for (const char* options : {"tied=true", "tied=false", "rope_scaling=linear",
+                                "rope_scaling=yarn", "layers=20", "kv_heads=1"}) {
+      cases.push_back(std::string("synth:") + shape + "," + options + "@q8_0");
+    }
   }
   return cases;
 }
@@ -146,12 +154,20 @@ TEST_P(SynthTokenizer, EncodesAndDecodes) {
     EXPECT_TRUE(tokenizer.is_eog(tokenizer.eos()));
     EXPECT_TRUE(tokenizer.is_eog(tokenizer.eot()));
     EXPECT_GE(tokenizer.bos(), 0);
+    if (tokenizer.n_vocab() == vocab && GetParam().find("qwen") != std::string::npos) {
+      EXPECT_FALSE(tokenizer.encode("word", true, false).front() == tokenizer.bos()) << spec;
+      EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{tokenizer.eos()}, true), "<|im_end|>");
+      EXPECT_EQ(tokenizer.eog_tokens(), (std::vector<int32_t>{257, 259}));  // <|endoftext|>
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, SynthTokenizer,
-                         testing::Values("synth:llama-tiny", "synth:llama-tiny,tokenizer=spm"),
-                         [](const auto& test) { return test.index == 0 ? "bpe" : "spm"; });
+INSTANTIATE_TEST_SUITE_P(All, SynthTokenizer,
+                         testing::Values("synth:llama-tiny", "synth:llama-tiny,tokenizer=spm",
+                                         "synth:qwen2-tiny"),
+                         [](const auto& test) {
+                           return test.index == 0 ? "bpe" : test.index == 1 ? "spm" : "qwen";
+                         });
 
 TEST(SynthModel, TheSmallestVocabularies) {
   for (const auto& [name, tokenizer] :

@@ -61,6 +61,8 @@ TEST(SynthSpec, EveryShapeHasASize) {
   EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("llama-8b@q8_0"))), 8.03e9 * 34 / 32,
               1.7e8);
   EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("llama-1.2b@f16"))), 2 * 1.50e9, 6e7);
+  EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("qwen2-0.5b@f16"))), 2 * 0.494e9, 2e7);
+  EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("qwen3-0.6b@f16"))), 2 * 0.596e9, 2e7);
 }
 
 TEST(SynthSpec, Options) {
@@ -100,8 +102,12 @@ TEST(SynthSpec, TextReadsBackTheSame) {
 TEST(SynthSpec, RefusalsNameThePartAndWhatIsKnown) {
   expect_refused("", "no shape \"\"; known: llama-tiny, ");
   expect_refused("synth:llama-9b", "no shape \"llama-9b\"; known: llama-tiny, ");
-  expect_refused("synth:qwen3-32b@q4_k",
-                 "synthetic qwen3 models are not there yet; known: llama-tiny, ");
+  expect_refused("synth:qwen35-27b@q4_k",
+                 "synthetic qwen35 models are not there yet; known: llama-tiny, ");
+  expect_refused("synth:qwen3-9b", "no shape \"qwen3-9b\"; known: llama-tiny, ");
+  expect_refused("qwen2-tiny,rope_scaling=llama3", "qwen2 has none, linear or yarn");
+  expect_refused("qwen3-tiny,rope_scaling=factors", "qwen3 files have no rope_freqs");
+  expect_refused("qwen3-tiny,window=64", "window=64: qwen3 has no sliding layers");
   expect_refused("llama-tiny@", "no weight type \"\"; known: f32, ");
   expect_refused("llama-tiny@iq2_xxs", "no weight type \"iq2_xxs\"; known: f32, ");
   expect_refused("llama-tiny,depth=3", "no option \"depth\"; known: layers, ");
@@ -117,7 +123,7 @@ TEST(SynthSpec, RefusalsNameThePartAndWhatIsKnown) {
   expect_refused("llama-tiny,tied=maybe", "tied=maybe must be one of: true, false");
   expect_refused("llama-tiny,rope_scaling=ntk",
                  "rope_scaling=ntk must be one of: none, linear, llama3, yarn, factors");
-  expect_refused("llama-tiny,tokenizer=wpm", "tokenizer=wpm must be one of: bpe, spm");
+  expect_refused("llama-tiny,tokenizer=wpm", "tokenizer=wpm must be one of: bpe, spm, qwen");
   expect_refused("llama-tiny,seed=-1", "seed=-1 must be a number from 0 to 18446744073709551615");
   expect_refused("llama-tiny,heads=6,kv_heads=4", "heads=6 is not a multiple of kv_heads=4");
   expect_refused("llama-tiny,head_dim=7", "head_dim=7 is odd");

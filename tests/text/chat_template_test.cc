@@ -322,6 +322,35 @@ TEST(RealTemplates, SmolLm2) {
   EXPECT_EQ(tokenizer.decode(ids, true), text);
 }
 
+// Qwen's own, where a llama.cpp tree is at hand: ChatML, with or without a default system message,
+// and Qwen 3's switch for thinking.
+TEST(RealTemplates, Qwen) {
+  const char* folder = std::getenv("LOCKSTEP_CHAT_TEMPLATES");
+  if (!folder) GTEST_SKIP() << "LOCKSTEP_CHAT_TEMPLATES is not set (llama.cpp's models/templates)";
+  const auto render = [&](const char* name, const Json& messages, const Json& extra) {
+    const fs::path path = fs::path(folder) / name;
+    std::ifstream file(path);
+    EXPECT_TRUE(file.is_open()) << path;
+    std::stringstream source;
+    source << file.rdbuf();
+    return ChatTemplate(source.str(), "", "<|im_end|>").render(messages, true, extra);
+  };
+  const std::string turn = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(render("Qwen-Qwen2.5-7B-Instruct.jinja", kHello, Json::object()),
+            "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
+            "assistant.<|im_end|>\n" +
+                turn);
+  EXPECT_EQ(render("Qwen-Qwen3-0.6B.jinja", kHello, Json::object()), turn);
+  EXPECT_EQ(render("Qwen-Qwen3-0.6B.jinja", kHello, {{"enable_thinking", false}}),
+            turn + "<think>\n\n</think>\n\n");
+  // What was thought is no part of the history.
+  const Json history = {{{"role", "user"}, {"content", "Hello"}},
+                        {{"role", "assistant"}, {"content", "<think>\nhm\n</think>\n\nHi"}},
+                        {{"role", "user"}, {"content", "Hello"}}};
+  EXPECT_EQ(render("Qwen-Qwen3-0.6B.jinja", history, Json::object()),
+            "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi<|im_end|>\n" + turn);
+}
+
 // The real templates of many families, where a llama.cpp tree is at hand: each must compile, and
 // render (some only with tools), or refuse in its own words.
 TEST(RealTemplates, CompileAndRender) {
