@@ -48,7 +48,8 @@ struct Pass {
   std::vector<PassFault> faults;  // at most one per row: the first op that faulted
 };
 
-// Called after each op; for profiles. Null is usual.
+// For profiles: called for each op, in order, when its pass has run, with the op's part of the time
+// that the pass's phases took. Null is usual.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;

@@ -106,15 +106,12 @@ void OpRecorder::begin_pass() {
   start_ns_ = now_ns();
 }
 
-// Comes when the op has ended: the next one starts after this returns, so that no two events
-// overlap.
+// Ops come in order when their pass has run; several may have shared a phase. They are laid end to
+// end, and what lies between them in truth comes after the last.
 void OpRecorder::on_op(int op_index, double milliseconds, int64_t rows) {
-  const int64_t end = now_ns();
-  const auto duration = static_cast<int64_t>(milliseconds * 1e6);
-  const int64_t earliest =
+  const int64_t start =
       events_.empty() ? start_ns_ : events_.back().start_ns + events_.back().duration_ns;
-  const int64_t start = std::max(earliest, end - duration);
-  events_.push_back({op_index, rows, start, end - start});
+  events_.push_back({op_index, rows, start, static_cast<int64_t>(milliseconds * 1e6)});
 }
 
 void OpRecorder::end_pass(const BenchTest& test, int threads, const kernels::PassShape& shape,
