@@ -65,8 +65,8 @@ void merge(Partial& a, const Partial& b, int64_t head_dim) {
   a.m = m;
 }
 
-// score[query][key] for keys [begin, end) of a page (some neighbours too): the law's sixteen lanes
-// and their tree, for four keys of each query at a time. Rows are padded with zeros to whole lanes:
+// score[query][key] for keys [begin, end) of a page: the law's sixteen lanes and their tree, for four
+// keys of each query at a time (neighbours outside the range come along, whatever they hold). Rows are padded with zeros to whole lanes:
 // what these add can change the sign of a zero score at most, which has no effect.
 template <int N>
 void dot_keys(const float* q, const float* k, int64_t stride, int64_t begin, int64_t end,
@@ -180,7 +180,6 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
   float* outputs = q + queries * stride;
   float* page_o = outputs + 2 * queries * stride;
   auto* states = reinterpret_cast<QueryState*>(page_o + kQueries * stride);
-  for (int64_t i = 0; i < 2 * kPage * stride; ++i) k[i] = 0.0f;
   for (int64_t i = 0; i < queries; ++i) {
     states[i] = {{0.0f, 0.0f, outputs + 2 * i * stride, false},
                  {0.0f, 0.0f, outputs + (2 * i + 1) * stride, false},
@@ -207,6 +206,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
     for (int64_t j = read_begin; j < read_end; ++j) {
       read_row(kv.k_type, k_page + j * k_bytes, args.head_dim, k + j * stride);
       read_row(kv.v_type, v_page + j * v_bytes, args.head_dim, v + j * stride);
+      for (int64_t d = args.head_dim; d < stride; ++d) k[j * stride + d] = v[j * stride + d] = 0.0f;
     }
     const auto visible = [&](int64_t query) {
       const int64_t position = args.first_position + first + query / group;
