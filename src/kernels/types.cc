@@ -36,10 +36,15 @@ ActivationForm activation_form(TensorType weight_type) {
     case TensorType::q5_0:
     case TensorType::q5_1:
     case TensorType::q8_0:
+    case TensorType::iq4_nl:
+    case TensorType::mxfp4:
       return ActivationForm::q32;
+    case TensorType::q2_k:
+    case TensorType::q3_k:
     case TensorType::q4_k:
     case TensorType::q5_k:
     case TensorType::q6_k:
+    case TensorType::iq4_xs:
       return ActivationForm::q256;
     default:
       return ActivationForm::f32;

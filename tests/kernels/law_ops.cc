@@ -25,10 +25,12 @@ constexpr int64_t kMaxWidth = 1 << 20;
 
 TensorType weight_type(const Request& request) {
   static const std::map<std::string, TensorType> kTypes = {
-      {"F32", TensorType::f32},   {"F16", TensorType::f16},   {"BF16", TensorType::bf16},
-      {"Q4_0", TensorType::q4_0}, {"Q4_1", TensorType::q4_1}, {"Q5_0", TensorType::q5_0},
-      {"Q5_1", TensorType::q5_1}, {"Q8_0", TensorType::q8_0}, {"Q4_K", TensorType::q4_k},
-      {"Q5_K", TensorType::q5_k}, {"Q6_K", TensorType::q6_k}};
+      {"F32", TensorType::f32},    {"F16", TensorType::f16},       {"BF16", TensorType::bf16},
+      {"Q4_0", TensorType::q4_0},  {"Q4_1", TensorType::q4_1},     {"Q5_0", TensorType::q5_0},
+      {"Q5_1", TensorType::q5_1},  {"Q8_0", TensorType::q8_0},     {"Q2_K", TensorType::q2_k},
+      {"Q3_K", TensorType::q3_k},  {"Q4_K", TensorType::q4_k},     {"Q5_K", TensorType::q5_k},
+      {"Q6_K", TensorType::q6_k},  {"IQ4_NL", TensorType::iq4_nl}, {"IQ4_XS", TensorType::iq4_xs},
+      {"MXFP4", TensorType::mxfp4}};
   const auto found = kTypes.find(request.text("type"));
   if (found == kTypes.end()) refuse("unknown weight type " + request.text("type"));
   return found->second;

@@ -6,7 +6,7 @@ from law import attention, weights
 F32 = np.float32
 WIDTHS = list(range(1, 18)) + [31, 32, 33, 64, 100]
 WIDER = [256, 512]  # of big requests
-CODED = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+CODED = list(weights.TYPES)
 
 
 def one(x):

@@ -203,8 +203,9 @@ TEST(Forward, StaysCloseWithEveryWeightAndCacheType) {
   for (const char* architecture : {"llama", "gemma3"}) {
     for (const TensorType type :
          {TensorType::f16, TensorType::bf16, TensorType::q4_0, TensorType::q4_1, TensorType::q5_0,
-          TensorType::q5_1, TensorType::q8_0, TensorType::q4_k, TensorType::q5_k,
-          TensorType::q6_k}) {
+          TensorType::q5_1, TensorType::q8_0, TensorType::q2_k, TensorType::q3_k, TensorType::q4_k,
+          TensorType::q5_k, TensorType::q6_k, TensorType::iq4_nl, TensorType::iq4_xs,
+          TensorType::mxfp4}) {
       TinyShape shape;
       shape.architecture = architecture;
       shape.n_embd = shape.n_ff = 256;

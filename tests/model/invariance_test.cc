@@ -47,7 +47,7 @@ std::vector<Case> cases() {
   };
   const auto with_type = [](TinyShape shape, TensorType type) {
     shape.type = type;
-    if (type == TensorType::q4_k || type == TensorType::q5_k || type == TensorType::q6_k) {
+    if (gguf::type_info(type).block_elements == 256) {
       shape.n_embd = shape.n_ff = 256;
       shape.head_dim = 64;
     }
@@ -55,8 +55,9 @@ std::vector<Case> cases() {
   };
   for (const TensorType type :
        {TensorType::f32, TensorType::f16, TensorType::bf16, TensorType::q4_0, TensorType::q4_1,
-        TensorType::q5_0, TensorType::q5_1, TensorType::q8_0, TensorType::q4_k, TensorType::q5_k,
-        TensorType::q6_k}) {
+        TensorType::q5_0, TensorType::q5_1, TensorType::q8_0, TensorType::q2_k, TensorType::q3_k,
+        TensorType::q4_k, TensorType::q5_k, TensorType::q6_k, TensorType::iq4_nl,
+        TensorType::iq4_xs, TensorType::mxfp4}) {
     const std::string name(gguf::type_info(type).name);
     list.push_back({"llama " + name, with_type(llama, type), nullptr});
     list.push_back({"gemma3 window 100 " + name, with_type(gemma, type), window(100)});
