@@ -37,7 +37,7 @@ TensorType weight_type(const Request& request) {
 }
 
 KvType kv_type(const Request& request, const char* name) {
-  for (const KvType type : {KvType::f32, KvType::f16, KvType::q8_0}) {
+  for (const KvType type : kKvTypes) {
     if (request.text(name) == kv_type_name(type)) return type;
   }
   refuse("unknown KV type " + request.text(name));
@@ -98,8 +98,8 @@ struct Pages {
 
 int64_t head_dim_for(const Request& request, KvType a, KvType b) {
   const int64_t head_dim = request.integer("head_dim", 1, 4096);
-  if ((a == KvType::q8_0 || b == KvType::q8_0) && head_dim % 32 != 0) {
-    refuse("q8_0 needs a head_dim that is a multiple of 32");
+  if (head_dim % kv_block_elements(a) != 0 || head_dim % kv_block_elements(b) != 0) {
+    refuse("q8_0 and q4_0 need a head_dim that is a multiple of 32");
   }
   return head_dim;
 }

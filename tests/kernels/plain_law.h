@@ -55,6 +55,31 @@ inline float plain_quantize(const float* x, int64_t n, int* q, QuantizeKnobs kno
   return d;
 }
 
+struct Q4Knobs {
+  bool first = true;        // of several greatest, not the last
+  bool reciprocal = true;   // x·(1 ÷ d), not x ÷ d
+  bool exact_scale = true;  // codes by v ÷ -8 as it is, not as it is stored
+};
+// One block of the q4_0 cache: codes 0 … 15; returns d before it is stored as f16.
+inline float plain_quantize_q4(const float* x, int* q, Q4Knobs knobs = {}) {
+  float v = 0.0f;
+  for (int i = 0; i < 32; ++i) {
+    const float a = std::fabs(x[i]), most = std::fabs(v);
+    if (a > most || (!knobs.first && a == most)) v = x[i];
+  }
+  if (std::fabs(v) < std::ldexp(1.0f, -100)) {
+    std::fill_n(q, 32, 8);
+    return 0.0f;
+  }
+  const float d = v / -8.0f, used = knobs.exact_scale ? d : f16_to_f32(f32_to_f16(d));
+  const float r = 1.0f / used;
+  for (int i = 0; i < 32; ++i) {
+    const float y = knobs.reciprocal ? x[i] * r : x[i] / used;
+    q[i] = std::min(15, static_cast<int>(std::trunc(y + 8.5f)));
+  }
+  return d;
+}
+
 struct ProductKnobs {
   int lanes = 8;
   int segment = 256;  // elements

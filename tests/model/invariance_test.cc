@@ -63,13 +63,14 @@ std::vector<Case> cases() {
     list.push_back({"gemma3 window 100 " + name, with_type(gemma, type), window(100)});
   }
   llama.type = gemma.type = TensorType::q8_0;
-  for (const KvType type : {KvType::f32, KvType::q8_0}) {
+  for (const KvType type : {KvType::f32, KvType::q8_0, KvType::q4_0}) {
     list.push_back(
         {std::string("llama KV ") + kernels::kv_type_name(type), llama, nullptr, type, type});
     list.push_back({std::string("gemma3 window 70 KV ") + kernels::kv_type_name(type), gemma,
                     window(70), type, type});
   }
   list.push_back({"llama K q8_0 V f16", llama, nullptr, KvType::q8_0, KvType::f16});
+  list.push_back({"llama K q8_0 V q4_0", llama, nullptr, KvType::q8_0, KvType::q4_0});
   for (const uint32_t size : {1u, 5u, 64u, 128u}) {
     list.push_back({"gemma3 window " + std::to_string(size), gemma, window(size)});
   }
