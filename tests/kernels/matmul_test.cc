@@ -266,6 +266,21 @@ TEST(Matmul, EveryWidthGivesTheRowsOfWidthOne) {
   }
 }
 
+// A packed matrix takes a file's bytes and no more than a fiftieth besides.
+TEST(Matmul, PackedSizeIsTheFilesOwn) {
+  Random random(42);
+  for (const TensorType type : kQuantTypes) {
+    const OwnedWeight w = random_weight(random, type, 1024, 64);
+    const auto file_bytes = static_cast<double>(w.bytes.size());
+    for (const CpuKernels* kernels : usable_kernels()) {
+      if (!kernels->packing) continue;
+      const auto packed = static_cast<double>(kernels->packing->bytes(w.weight));
+      EXPECT_GE(packed, file_bytes) << gguf::type_info(type).name;
+      EXPECT_LE(packed, 1.02 * file_bytes) << gguf::type_info(type).name;
+    }
+  }
+}
+
 // Near the product of the dequantised weights in binary64: what the bits mean is right, too.
 TEST(Matmul, IsNearTheBinary64Product) {
   Random random(41);

@@ -16,14 +16,12 @@
 //   Q5_0, Q5_1  the same, then fifth bits: 8 × 64 bits, bit 4·column + i of
 //               group g belongs to element 4g + i                               256 + 64
 // Form 256, a superblock:
-//   Q2_K  d, dmin; the file's bytes of scale and minimum [8][column][2]: of 16 elements each; codes
-//   of
-//         each half of 128: 8 × [column][4], quarter k of 32 elements in bits 2k, 2k + 1
+//   Q2_K  d, dmin; the file's bytes of scale and minimum [8][column][2]: of 16 elements each; two
+//         bits of each half of 128: 8 × [column][4], quarter k of 32 elements in bits 2k, 2k + 1
 //   Q3_K  d; scales, low nibbles [4][column][2]: of 16 elements each, byte pair i of pairs i (low)
-//   and
-//         i + 4 (high); their upper two bits [2][column][2]: byte pair i of pairs i, i + 2, i + 4,
-//         i + 6 from bit 0 up; 32 bytes of nothing; third bits 8 × [column][4], half h's quarter k
-//         in bit 4h + k; low bits as Q2_K's codes
+//         and i + 4 (high); their upper two bits [2][column][2]: byte pair i of pairs i, i + 2,
+//         i + 4, i + 6 from bit 0 up; 32 bytes of nothing; third bits 8 × [column][4], half h's
+//         quarter k in bit 4h + k; low bits as those of Q2_K
 //   Q4_K  d, dmin; scale and minimum low nibbles [8][column] (minimum on top); their upper two bits
 //         [4][column]: of scale i, minimum i, scale i + 4, minimum i + 4 from bit 0 up; then for
 //         each pair of sub-blocks (2j, 2j + 1) eight nibbles: dword g of 2j low, of 2j + 1 high
@@ -31,9 +29,10 @@
 //   Q6_K  d, 32 bytes of nothing; scales [8][column][2]: of 16 elements each; nibbles of each half
 //         of 128: of (quarters 0, 2), then of (1, 3), eight each; then the upper two bits of each
 //         half: 8 × [column][4], quarter k in bits 2k, 2k + 1
-//   IQ4_XS  d; scales, upper two bits [2][column]: of scales 4i … 4i + 3 from bit 0 up; low nibbles
-//         [4][column]: of scales 2i (low) and 2i + 1 (high); then of each sub-block nibbles 0 … 3
-//         as of Q4_0
+//   IQ4_XS
+//         d; scales, upper two bits [2][column]: of scales i, i + 2, i + 4, i + 6 from bit 0 up;
+//         low nibbles [4][column]: of scales i (low) and i + 4 (high); then of each sub-block
+//         nibbles 0 … 3 as of Q4_0
 #pragma once
 
 #include <cstdint>

@@ -390,11 +390,15 @@ struct Q2_K {
   static Float dmin(const std::byte* in) { return Simd::load_f16(in + L::kDmin); }
 };
 
-// A 6-bit scale of -32 … 31 from four low bits of one byte and two upper bits of another.
-inline std::byte six_bit_scale(std::byte low, int low_at, std::byte upper, int upper_at) {
-  const int bits =
-      (static_cast<int>(low) >> low_at & 15) | (static_cast<int>(upper) >> upper_at & 3) << 4;
-  return static_cast<std::byte>(bits - 32);
+// 32 scales of -32 … 31, each from four bits of a byte and two upper bits of another.
+inline void unpack_signed_scales(const std::byte* low, int low_at, const std::byte* upper,
+                                 int upper_at, std::byte* scale) {
+  using Bytes = uint8_t __attribute__((vector_size(32)));
+  Bytes l, u;
+  __builtin_memcpy(&l, low, 32);
+  __builtin_memcpy(&u, upper, 32);
+  l = ((l >> low_at & 15) | (u >> upper_at & 3) << 4) - 32;
+  __builtin_memcpy(scale, &l, 32);
 }
 
 struct Q3_K {
@@ -422,11 +426,8 @@ struct Q3_K {
     alignas(64) std::byte scale[256];
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      const std::byte* low = in + L::kScaleLow + 32 * (j % 4);
-      const std::byte* upper = in + L::kScaleUpper + 32 * (j % 2);
-      for (int i = 0; i < 32; ++i) {
-        scale[32 * j + i] = six_bit_scale(low[i], j / 4 * 4, upper[i], j / 2 * 2);
-      }
+      unpack_signed_scales(in + L::kScaleLow + 32 * (j % 4), j / 4 * 4,
+                           in + L::kScaleUpper + 32 * (j % 2), j / 2 * 2, scale + 32 * j);
     }
     add_superblock<Q3_K, R>(in, scale, x.q + 256 * R * s, t);
     take_offset<2, R>(scale, x, s, t);
@@ -477,13 +478,10 @@ struct IQ4_XS {
   template <int R>
   static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int*) {
     alignas(64) std::byte scale[128];  // [sub-block][column]
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-      const std::byte* low = in + L::kLow + 16 * (j / 2);
-      const std::byte* upper = in + L::kUpper + 16 * (j / 4);
-      for (int i = 0; i < 16; ++i) {
-        scale[16 * j + i] = six_bit_scale(low[i], j % 2 * 4, upper[i], j % 4 * 2);
-      }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {  // two sub-blocks
+      unpack_signed_scales(in + L::kLow + 32 * (j % 2), j / 2 * 4, in + L::kUpper, 2 * j,
+                           scale + 32 * j);
     }
     for (int j = 0; j < 8; ++j) {
       Int isum[1][R];

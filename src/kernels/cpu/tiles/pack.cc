@@ -170,8 +170,19 @@ void pack_q3_k(const std::byte* block, int64_t column, std::byte* out) {
 
 void pack_iq4_xs(const std::byte* block, int64_t column, std::byte* out) {
   std::memcpy(out + IQ4_XS::kD + 2 * column, block, 2);
-  for (int i = 0; i < 2; ++i) out[IQ4_XS::kUpper + 16 * i + column] = block[2 + i];
-  for (int i = 0; i < 4; ++i) out[IQ4_XS::kLow + 16 * i + column] = block[4 + i];
+  // The file's six bytes: two bits of scales 0-3 and 4-7 in bytes 0 and 1, low nibbles of scales 2i
+  // and 2i + 1 in 2 + i.
+  uint8_t b[6];
+  std::memcpy(b, block + 2, 6);
+  const auto upper = [&b](int j) { return b[j / 4] >> (j % 4 * 2) & 3; };
+  const auto low = [&b](int j) { return b[2 + j / 2] >> (j % 2 * 4) & 15; };
+  for (int i = 0; i < 2; ++i) {
+    out[IQ4_XS::kUpper + 16 * i + column] = static_cast<std::byte>(
+        upper(i) | upper(i + 2) << 2 | upper(i + 4) << 4 | upper(i + 6) << 6);
+  }
+  for (int i = 0; i < 4; ++i) {
+    out[IQ4_XS::kLow + 16 * i + column] = static_cast<std::byte>(low(i) | low(i + 4) << 4);
+  }
   spread(block + 8, 32, out + IQ4_XS::kNibbles + 4 * column);
 }
 
