@@ -12,7 +12,7 @@ passed=0 failed=0
 trap 'printf "\nstopped at seed %d; scripts/test.sh --soak goes on there\n%d passed, %d failed\n" "$seed" "$passed" "$failed"; exit $((failed > 0))' INT TERM
 
 models=(models/*.gguf synth:llama-tiny synth:gemma3-tiny@q4_k_m synth:qwen2-tiny synth:qwen3-tiny@q4_k_m)
-types=(f16 f32 q8_0)
+types=(f16 f32 q8_0 q4_0)
 texts=(
   "One two three four five six seven eight nine ten, one two three four five six"
   "SELECT name, SUM(price) FROM orders GROUP BY name; SELECT name, AVG(price) FROM"

@@ -128,10 +128,10 @@ Json load_json(const kernels::LoadReport& report) {
 
 kernels::KvType parse_kv_type(const std::optional<Given>& name) {
   if (!name) return kernels::KvType::f16;
-  for (const auto type : {kernels::KvType::f32, kernels::KvType::f16, kernels::KvType::q8_0}) {
+  for (const auto type : kernels::kKvTypes) {
     if (name->value == kernels::kv_type_name(type)) return type;
   }
-  bad_use(fmt::format("{}: not a KV type of this build; give f32, f16 or q8_0", name->shown));
+  bad_use(fmt::format("{}: not a KV type of this build; give f32, f16, q8_0 or q4_0", name->shown));
 }
 
 int64_t choose_context(const EngineOptions& options, const model::Model& model,

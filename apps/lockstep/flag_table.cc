@@ -27,9 +27,9 @@ constexpr Flag kFlags[] = {
     {"-b -ub --batch-size --ubatch-size", "N", "LLAMA_ARG_UBATCH", kUsed, "bench",
      "prompt rows in a pass, 1 to 512 (default: 512)"},
     {"-ctk --cache-type-k", "TYPE", "LLAMA_ARG_CACHE_TYPE_K", kUsed, "run prove eval bench",
-     "type of the remembered keys: f32, f16, q8_0 (default: f16)"},
+     "type of the remembered keys: f32, f16, q8_0, q4_0 (default: f16)"},
     {"-ctv --cache-type-v", "TYPE", "LLAMA_ARG_CACHE_TYPE_V", kUsed, "run prove eval bench",
-     "type of the remembered values: f32, f16, q8_0 (default: f16)"},
+     "type of the remembered values: f32, f16, q8_0, q4_0 (default: f16)"},
     {"--json", "", "", kUsed, "run prove eval bench inspect tokenize synth flags",
      "print one JSON object (docs/json.md) instead of text"},
 

@@ -143,10 +143,12 @@ Costs costs_of(const model::Model& model) {
           {width, depth, model.weight_bytes_per_pass(width) + model.kv_bytes_read(spec, depth)});
     }
   }
-  bool multiple_of_32 = true;
-  for (const state::KvLayerSpec& layer : spec.layers) multiple_of_32 &= layer.head_dim % 32 == 0;
-  for (const KvType type : {KvType::f32, KvType::f16, KvType::q8_0}) {
-    if (type == KvType::q8_0 && !multiple_of_32) continue;
+  for (const KvType type : kernels::kKvTypes) {
+    const int64_t block = kernels::kv_block_elements(type);
+    if (std::any_of(spec.layers.begin(), spec.layers.end(),
+                    [block](const auto& layer) { return layer.head_dim % block != 0; })) {
+      continue;
+    }
     costs.kv_bytes.emplace_back(kernels::kv_type_name(type),
                                 state::bytes_per_position(model.kv_spec(type, type, context)));
   }

@@ -13,8 +13,14 @@ const char* kv_type_name(KvType type) {
       return "f16";
     case KvType::q8_0:
       return "q8_0";
+    case KvType::q4_0:
+      return "q4_0";
   }
   return "?";
+}
+
+int64_t kv_block_elements(KvType type) {
+  return type == KvType::q8_0 || type == KvType::q4_0 ? 32 : 1;
 }
 
 int64_t kv_row_bytes(KvType type, int64_t head_dim) {
@@ -25,6 +31,8 @@ int64_t kv_row_bytes(KvType type, int64_t head_dim) {
       return 2 * head_dim;
     case KvType::q8_0:
       return 34 * (head_dim / 32);
+    case KvType::q4_0:
+      return 18 * (head_dim / 32);
   }
   return 0;
 }
@@ -36,10 +44,15 @@ ActivationForm activation_form(TensorType weight_type) {
     case TensorType::q5_0:
     case TensorType::q5_1:
     case TensorType::q8_0:
+    case TensorType::iq4_nl:
+    case TensorType::mxfp4:
       return ActivationForm::q32;
+    case TensorType::q2_k:
+    case TensorType::q3_k:
     case TensorType::q4_k:
     case TensorType::q5_k:
     case TensorType::q6_k:
+    case TensorType::iq4_xs:
       return ActivationForm::q256;
     default:
       return ActivationForm::f32;

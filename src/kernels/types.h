@@ -18,10 +18,11 @@ inline constexpr const char* kLaw = "ls1";
 inline constexpr int64_t kPagePositions = 64;
 inline constexpr int64_t kSpanPages = 16;
 
-enum class KvType : uint8_t { f32, f16, q8_0 };
-const char* kv_type_name(KvType type);  // "f32", "f16", "q8_0"
-int64_t kv_row_bytes(KvType type,
-                     int64_t head_dim);  // bytes of one head's row; q8_0: head_dim % 32 == 0
+enum class KvType : uint8_t { f32, f16, q8_0, q4_0 };
+inline constexpr KvType kKvTypes[] = {KvType::f32, KvType::f16, KvType::q8_0, KvType::q4_0};
+const char* kv_type_name(KvType type);                // "f32", "f16", "q8_0", "q4_0"
+int64_t kv_block_elements(KvType type);               // head_dim is a multiple of it
+int64_t kv_row_bytes(KvType type, int64_t head_dim);  // bytes of one head's row
 
 // A matrix of the file: n_out rows of n_in elements, each row whole blocks of `type`.
 struct Weight {

@@ -42,6 +42,22 @@ void dequantize(const BlockQ8_0& b, float* y) {
   for (int i = 0; i < 32; ++i) y[i] = d * static_cast<float>(b.qs[i]);
 }
 
+void dequantize(const BlockIQ4_NL& b, float* y) {
+  const float d = f16_to_f32(b.d);
+  for (int i = 0; i < 32; ++i) y[i] = d * static_cast<float>(code(b, i));
+}
+void dequantize(const BlockMXFP4& b, float* y) {
+  const float d = scale_mxfp4(b.e);
+  for (int i = 0; i < 32; ++i) y[i] = d * static_cast<float>(code(b, i));
+}
+
+void dequantize(const BlockQ2_K& b, float* y) {
+  const float d = f16_to_f32(b.d), dmin = f16_to_f32(b.dmin);
+  for (int i = 0; i < 256; ++i) {
+    const float scale = d * static_cast<float>(sub_scale(b, i / 16));
+    y[i] = scale * static_cast<float>(code(b, i)) - dmin * static_cast<float>(sub_min(b, i / 16));
+  }
+}
 template <typename Block>
 void dequantize_with_min(const Block& b, float* y) {
   const float d = f16_to_f32(b.d), dmin = f16_to_f32(b.dmin);
@@ -58,11 +74,22 @@ void dequantize(const BlockQ4_K& b, float* y) {
 void dequantize(const BlockQ5_K& b, float* y) {
   dequantize_with_min(b, y);
 }
-void dequantize(const BlockQ6_K& b, float* y) {
+// Scales of sub-blocks of `kSub` elements, no minimum.
+template <int kSub, typename Block>
+void dequantize_scaled(const Block& b, float* y) {
   const float d = f16_to_f32(b.d);
   for (int i = 0; i < 256; ++i) {
-    y[i] = (d * static_cast<float>(b.scales[i / 16])) * static_cast<float>(code(b, i));
+    y[i] = (d * static_cast<float>(sub_scale(b, i / kSub))) * static_cast<float>(code(b, i));
   }
+}
+void dequantize(const BlockQ3_K& b, float* y) {
+  dequantize_scaled<16>(b, y);
+}
+void dequantize(const BlockQ6_K& b, float* y) {
+  dequantize_scaled<16>(b, y);
+}
+void dequantize(const BlockIQ4_XS& b, float* y) {
+  dequantize_scaled<32>(b, y);
 }
 
 template <typename Block, int kElements>
@@ -74,29 +101,14 @@ bool is_finite_f16(uint16_t bits) {
   return (bits & 0x7C00u) != 0x7C00u;
 }
 
-bool is_finite(const BlockQ4_0& b) {
+template <typename Block>
+bool is_finite(const Block& b) {
+  if constexpr (requires { b.m; }) return is_finite_f16(b.d) && is_finite_f16(b.m);
+  if constexpr (requires { b.dmin; }) return is_finite_f16(b.d) && is_finite_f16(b.dmin);
   return is_finite_f16(b.d);
 }
-bool is_finite(const BlockQ4_1& b) {
-  return is_finite_f16(b.d) && is_finite_f16(b.m);
-}
-bool is_finite(const BlockQ5_0& b) {
-  return is_finite_f16(b.d);
-}
-bool is_finite(const BlockQ5_1& b) {
-  return is_finite_f16(b.d) && is_finite_f16(b.m);
-}
-bool is_finite(const BlockQ8_0& b) {
-  return is_finite_f16(b.d);
-}
-bool is_finite(const BlockQ4_K& b) {
-  return is_finite_f16(b.d) && is_finite_f16(b.dmin);
-}
-bool is_finite(const BlockQ5_K& b) {
-  return is_finite_f16(b.d) && is_finite_f16(b.dmin);
-}
-bool is_finite(const BlockQ6_K& b) {
-  return is_finite_f16(b.d);
+bool is_finite(const BlockMXFP4& b) {
+  return b.e != 255;
 }
 
 template <typename Block, int kElements>
@@ -119,9 +131,14 @@ bool is_supported(TensorType type) {
     case TensorType::q5_0:
     case TensorType::q5_1:
     case TensorType::q8_0:
+    case TensorType::q2_k:
+    case TensorType::q3_k:
     case TensorType::q4_k:
     case TensorType::q5_k:
     case TensorType::q6_k:
+    case TensorType::iq4_nl:
+    case TensorType::iq4_xs:
+    case TensorType::mxfp4:
       return true;
     default:
       return false;
@@ -149,12 +166,22 @@ void dequantize_row(TensorType type, const std::byte* src, float* dst, int64_t n
       return dequantize_blocks<BlockQ5_1, 32>(src, dst, n);
     case TensorType::q8_0:
       return dequantize_blocks<BlockQ8_0, 32>(src, dst, n);
+    case TensorType::q2_k:
+      return dequantize_blocks<BlockQ2_K, 256>(src, dst, n);
+    case TensorType::q3_k:
+      return dequantize_blocks<BlockQ3_K, 256>(src, dst, n);
     case TensorType::q4_k:
       return dequantize_blocks<BlockQ4_K, 256>(src, dst, n);
     case TensorType::q5_k:
       return dequantize_blocks<BlockQ5_K, 256>(src, dst, n);
     case TensorType::q6_k:
       return dequantize_blocks<BlockQ6_K, 256>(src, dst, n);
+    case TensorType::iq4_nl:
+      return dequantize_blocks<BlockIQ4_NL, 32>(src, dst, n);
+    case TensorType::iq4_xs:
+      return dequantize_blocks<BlockIQ4_XS, 256>(src, dst, n);
+    case TensorType::mxfp4:
+      return dequantize_blocks<BlockMXFP4, 32>(src, dst, n);
     default:
       return;
   }
@@ -187,12 +214,22 @@ bool row_is_finite(TensorType type, const std::byte* src, int64_t n) {
       return blocks_are_finite<BlockQ5_1, 32>(src, n);
     case TensorType::q8_0:
       return blocks_are_finite<BlockQ8_0, 32>(src, n);
+    case TensorType::q2_k:
+      return blocks_are_finite<BlockQ2_K, 256>(src, n);
+    case TensorType::q3_k:
+      return blocks_are_finite<BlockQ3_K, 256>(src, n);
     case TensorType::q4_k:
       return blocks_are_finite<BlockQ4_K, 256>(src, n);
     case TensorType::q5_k:
       return blocks_are_finite<BlockQ5_K, 256>(src, n);
     case TensorType::q6_k:
       return blocks_are_finite<BlockQ6_K, 256>(src, n);
+    case TensorType::iq4_nl:
+      return blocks_are_finite<BlockIQ4_NL, 32>(src, n);
+    case TensorType::iq4_xs:
+      return blocks_are_finite<BlockIQ4_XS, 256>(src, n);
+    case TensorType::mxfp4:
+      return blocks_are_finite<BlockMXFP4, 32>(src, n);
     default:
       return false;
   }

@@ -26,10 +26,12 @@ void check_spec(const KvSpec& spec) {
       throw std::logic_error("KvSpec: a layer without heads");
     }
     for (const KvType type : {spec.k_type, spec.v_type}) {
-      if (type == KvType::q8_0 && layer.head_dim % 32 != 0) {
-        throw Error(ExitCode::bad_use,
-                    "KV type q8_0 needs a head size that is a multiple of 32, this model's is " +
-                        std::to_string(layer.head_dim) + "; use f16 or f32");
+      const int64_t block = kernels::kv_block_elements(type);
+      if (layer.head_dim % block != 0) {
+        throw Error(ExitCode::bad_use, std::string("KV type ") + kv_type_name(type) +
+                                           " needs a head size that is a multiple of " +
+                                           std::to_string(block) + ", this model's is " +
+                                           std::to_string(layer.head_dim) + "; use f16 or f32");
       }
     }
   }

@@ -39,7 +39,7 @@ int64_t bytes_per_position(const KvSpec& spec);
 class KvCache {
  public:
   // pool null: one of its own, without a limit. Throws Error(bad_use) when a KV type does not fit a
-  // head size (q8_0 needs a multiple of 32).
+  // head size (q8_0 and q4_0 need a multiple of 32).
   KvCache(KvSpec spec, std::shared_ptr<PagePool> pool);
   ~KvCache();
   KvCache(KvCache&&) noexcept;

@@ -13,8 +13,8 @@ namespace lockstep::state {
 class PagePool;
 
 // The byte that every page is filled with when it is handed out, and every forgotten row: f32, f16
-// and the scale of a q8_0 block all read as NaN, so that a read before a write becomes a fault or a
-// wrong hash instead of passing unseen.
+// and the scale of a q8_0 or q4_0 block all read as NaN, so that a read before a write becomes a
+// fault or a wrong hash instead of passing unseen.
 inline constexpr int kPoison = 0xFF;
 
 struct Page {

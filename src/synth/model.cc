@@ -19,6 +19,11 @@ TensorType fitting(TensorType type, int64_t row) {
   const auto fits = [&] { return row % gguf::type_info(type).block_elements == 0; };
   if (fits()) return type;
   switch (type) {
+    case TensorType::q2_k:
+    case TensorType::q3_k:
+    case TensorType::iq4_xs:
+      type = TensorType::iq4_nl;
+      break;
     case TensorType::q4_k:
       type = TensorType::q5_0;
       break;

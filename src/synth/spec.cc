@@ -73,10 +73,15 @@ constexpr TypeChoice kTypes[] = {
     {"q5_0", TensorType::q5_0, TensorType::q5_0, TensorType::q5_0},
     {"q5_1", TensorType::q5_1, TensorType::q5_1, TensorType::q5_1},
     {"q8_0", TensorType::q8_0, TensorType::q8_0, TensorType::q8_0},
+    {"q2_k", TensorType::q2_k, TensorType::q6_k, TensorType::q2_k},
+    {"q3_k", TensorType::q3_k, TensorType::q6_k, TensorType::q3_k},
     {"q4_k", TensorType::q4_k, TensorType::q6_k, TensorType::q4_k},
     {"q4_k_m", TensorType::q4_k, TensorType::q6_k, TensorType::q6_k},
     {"q5_k", TensorType::q5_k, TensorType::q6_k, TensorType::q5_k},
     {"q6_k", TensorType::q6_k, TensorType::q6_k, TensorType::q6_k},
+    {"iq4_nl", TensorType::iq4_nl, TensorType::iq4_nl, TensorType::iq4_nl},
+    {"iq4_xs", TensorType::iq4_xs, TensorType::q6_k, TensorType::iq4_xs},
+    {"mxfp4", TensorType::mxfp4, TensorType::mxfp4, TensorType::mxfp4},
 };
 
 constexpr std::pair<RopeScaling, const char*> kScalings[] = {{RopeScaling::none, "none"},

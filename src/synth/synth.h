@@ -36,8 +36,8 @@ struct SynthSpec {
   Tokenizer tokenizer = Tokenizer::bpe;
 
   // Type of the matrices, of the output matrix, and of half of attn_v and ffn_down (q4_k_m keeps
-  // these at q6_k). A type whose blocks do not divide a row gives way as in llama.cpp: q4_k to
-  // q5_0, q5_k to q5_1, q6_k to q8_0, and any type of 32 to f16.
+  // these at q6_k). A type whose blocks do not divide a row gives way as in llama.cpp: q2_k, q3_k
+  // and iq4_xs to iq4_nl, q4_k to q5_0, q5_k to q5_1, q6_k to q8_0, and any type of 32 to f16.
   std::string type_name = "q8_0";
   gguf::TensorType type = gguf::TensorType::q8_0;
   gguf::TensorType head_type = gguf::TensorType::q8_0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -70,6 +71,10 @@ float sign(uint32_t word) {
 // of sub-scales spread over 32…63 and ±(64…127).
 constexpr float kRms16 = 4.61f, kRms32 = 9.23f, kRms64 = 18.47f, kRms255 = 73.6f;
 constexpr float kRmsScale6 = 48.4f, kRmsScale8 = 97.3f;
+// The same of 4 codes around their middle, of -4…3, of the two tables, and of sub-scales spread
+// over 8…15 and ±(16…31).
+constexpr float kRms4 = 1.118f, kRms8 = 2.345f, kRmsIQ4 = 67.44f, kRmsMXFP4 = 5.852f;
+constexpr float kRmsScale4 = 11.73f, kRmsScaleSigned6 = 23.95f;
 
 // One overload per format: a block from its own random words (kWords of them).
 template <typename Block>
@@ -85,11 +90,21 @@ constexpr int kWords<BlockQ5_1> = 6;
 template <>
 constexpr int kWords<BlockQ8_0> = 9;
 template <>
+constexpr int kWords<BlockIQ4_NL> = 5;
+template <>
+constexpr int kWords<BlockMXFP4> = 5;
+template <>
+constexpr int kWords<BlockQ2_K> = 21;
+template <>
+constexpr int kWords<BlockQ3_K> = 29;
+template <>
 constexpr int kWords<BlockQ4_K> = 35;
 template <>
 constexpr int kWords<BlockQ5_K> = 43;
 template <>
 constexpr int kWords<BlockQ6_K> = 53;
+template <>
+constexpr int kWords<BlockIQ4_XS> = 35;
 
 void make(const uint32_t* w, float spread, BlockQ4_0& b) {
   b.d = scale_bits(sign(w[4]) * jitter(w[4]) * (spread / kRms16));
@@ -118,6 +133,55 @@ void make(const uint32_t* w, float spread, BlockQ8_0& b) {
   std::memcpy(b.qs, w, 32);
   // No quantiser writes −128.
   for (int8_t& q : b.qs) q = q == -128 ? int8_t{0} : q;
+}
+
+void make(const uint32_t* w, float spread, BlockIQ4_NL& b) {
+  b.d = scale_bits(sign(w[4]) * jitter(w[4]) * (spread / kRmsIQ4));
+  std::memcpy(b.qs, w, 16);
+}
+void make(const uint32_t* w, float spread, BlockMXFP4& b) {
+  // The wanted scale lies between two powers of two; each is drawn as often as gives its square.
+  int above = 0;
+  const float part = std::frexp(spread / kRmsMXFP4, &above);  // 1/2 … 1 of 2^above
+  const auto half_share = static_cast<double>((1.0f - part * part) / 0.75f);
+  const bool half = static_cast<double>(w[4]) * 0x1p-32 < half_share;
+  b.e = static_cast<uint8_t>(std::clamp(above - static_cast<int>(half) + 128, 0, 254));
+  std::memcpy(b.qs, w, 16);
+}
+
+// Sub-scales ±(16…31), of eight random bits each.
+template <typename Block>
+void make_signed_scales(const uint32_t* w, int n, Block& b) {
+  std::memset(&b, 0, sizeof(Block));
+  for (int j = 0; j < n; ++j) {
+    const uint32_t random = w[j / 4] >> (j % 4 * 8);
+    const int magnitude = 16 + static_cast<int>(random & 15);
+    set_sub_scale(b, j, random & 16 ? -magnitude : magnitude);
+  }
+}
+void make(const uint32_t* w, float spread, BlockQ3_K& b) {
+  make_signed_scales(w + 24, 16, b);
+  std::memcpy(b.hmask, w, 32);
+  std::memcpy(b.qs, w + 8, 64);
+  b.d = scale_bits(jitter(w[28]) * (spread / (kRmsScaleSigned6 * kRms8)));
+}
+void make(const uint32_t* w, float spread, BlockIQ4_XS& b) {
+  make_signed_scales(w + 32, 8, b);
+  std::memcpy(b.qs, w, 128);
+  b.d = scale_bits(jitter(w[34]) * (spread / (kRmsScaleSigned6 * kRmsIQ4)));
+}
+
+void make(const uint32_t* w, float spread, BlockQ2_K& b) {
+  const float d = jitter(w[20]) * (spread / (kRmsScale4 * kRms4));
+  for (int j = 0; j < 16; ++j) {  // minimums as those of Q4_K below
+    const uint32_t random = w[16 + j / 4] >> (j % 4 * 8);
+    const int scale = 8 + static_cast<int>(random & 7);
+    const int step = static_cast<int>(random >> 3 & 7) % 3 - 1;
+    b.scales[j] = static_cast<uint8_t>(scale | std::min(15, scale + step) << 4);
+  }
+  std::memcpy(b.qs, w, 64);
+  b.d = scale_bits(d);
+  b.dmin = scale_bits(1.5f * d);
 }
 
 // Minimums follow the scales, so that each sub-block is centred on 0, give or take one step.
@@ -251,12 +315,22 @@ void fill_weights(TensorType type, uint64_t seed, uint64_t stream, float spread,
       return fill_blocks<BlockQ5_1>(seed, stream, spread, out);
     case TensorType::q8_0:
       return fill_blocks<BlockQ8_0>(seed, stream, spread, out);
+    case TensorType::q2_k:
+      return fill_blocks<BlockQ2_K>(seed, stream, spread, out);
+    case TensorType::q3_k:
+      return fill_blocks<BlockQ3_K>(seed, stream, spread, out);
     case TensorType::q4_k:
       return fill_blocks<BlockQ4_K>(seed, stream, spread, out);
     case TensorType::q5_k:
       return fill_blocks<BlockQ5_K>(seed, stream, spread, out);
     case TensorType::q6_k:
       return fill_blocks<BlockQ6_K>(seed, stream, spread, out);
+    case TensorType::iq4_nl:
+      return fill_blocks<BlockIQ4_NL>(seed, stream, spread, out);
+    case TensorType::iq4_xs:
+      return fill_blocks<BlockIQ4_XS>(seed, stream, spread, out);
+    case TensorType::mxfp4:
+      return fill_blocks<BlockMXFP4>(seed, stream, spread, out);
     default:
       return;
   }

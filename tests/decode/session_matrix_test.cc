@@ -112,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(kLlama, kGemma),
                        ::testing::Values(KvTypes{state::KvType::f16, state::KvType::f16},
                                          KvTypes{state::KvType::q8_0, state::KvType::q8_0},
-                                         KvTypes{state::KvType::f32, state::KvType::q8_0})),
+                                         KvTypes{state::KvType::f32, state::KvType::q8_0},
+                                         KvTypes{state::KvType::q4_0, state::KvType::q4_0})),
     [](const auto& instance) {
       return std::string(std::get<0>(instance.param) == kLlama ? "llama_" : "gemma3_") +
              kernels::kv_type_name(std::get<1>(instance.param).k) + "_" +

@@ -69,7 +69,8 @@ void converse(uint64_t seed, Counts& counts) {
   SessionOptions options;
   options.context = 100 + static_cast<int64_t>(rng() % 100);
   options.k_type = rng() % 3 == 0 ? state::KvType::q8_0 : state::KvType::f16;
-  options.v_type = rng() % 3 == 0 ? state::KvType::q8_0 : state::KvType::f32;
+  const uint64_t v = rng() % 6;
+  options.v_type = v == 0 ? state::KvType::q8_0 : v == 1 ? state::KvType::q4_0 : state::KvType::f32;
   if (rng() % 3 == 0) {
     options.is_end = [k = static_cast<int32_t>(7 + rng() % 30)](int32_t id) { return id % k == 3; };
   }

@@ -8,8 +8,6 @@
 namespace lockstep::kernels::test {
 namespace {
 
-constexpr KvType kKvTypes[] = {KvType::f32, KvType::f16, KvType::q8_0};
-
 struct Shape {
   int64_t n_head = 1, n_head_kv = 1, head_dim = 32;
 };
@@ -42,6 +40,11 @@ std::vector<float> plain_read(KvType type, const std::byte* row, int64_t head_di
       out.push_back(read_block<float>(row + 4 * i));
     } else if (type == KvType::f16) {
       out.push_back(f16_to_f32(read_block<uint16_t>(row + 2 * i)));
+    } else if (type == KvType::q4_0) {
+      const std::byte* block = row + i / 32 * 18;
+      const int codes = static_cast<int>(block[2 + i % 16]);
+      out.push_back(static_cast<float>((i % 32 < 16 ? codes & 15 : codes >> 4) - 8) *
+                    f16_to_f32(read_block<uint16_t>(block)));
     } else {
       const std::byte* block = row + i / 32 * 34;
       out.push_back(static_cast<float>(static_cast<int8_t>(block[2 + i % 32])) *
@@ -98,7 +101,7 @@ Shape random_shape(Random& random, KvType k_type, KvType v_type) {
   Shape s;
   s.n_head_kv = random.between(1, 3);
   s.n_head = s.n_head_kv * groups[random.below(6)];
-  const bool blocks = k_type == KvType::q8_0 || v_type == KvType::q8_0;
+  const bool blocks = kv_block_elements(k_type) > 1 || kv_block_elements(v_type) > 1;
   const int64_t any[] = {8, 16, 20, 33, 64, 80, 128}, whole[] = {32, 64, 96, 128};
   s.head_dim = blocks ? whole[random.below(4)] : any[random.below(7)];
   return s;
@@ -106,9 +109,13 @@ Shape random_shape(Random& random, KvType k_type, KvType v_type) {
 
 TEST(KvWrite, IsTheLaw) {
   Tally tally("kv_write against the law");
+  std::vector<std::pair<Control, Q4Knobs>> wrong;
+  wrong.push_back({Control("q4_0 by the last of the greatest"), {false, true, true}});
+  wrong.push_back({Control("q4_0 by division"), {true, false, true}});
+  wrong.push_back({Control("q4_0 by the stored scale"), {true, true, false}});
   Random random(51);
   for (int trial = 0; trial < 400; ++trial) {
-    const KvType k_type = kKvTypes[random.below(3)], v_type = kKvTypes[random.below(3)];
+    const KvType k_type = kKvTypes[random.below(4)], v_type = kKvTypes[random.below(4)];
     const Shape s = random_shape(random, k_type, v_type);
     const int64_t first = random.below(150), rows = random.between(1, 70);
     const int64_t width = s.n_head_kv * s.head_dim;
@@ -119,7 +126,10 @@ TEST(KvWrite, IsTheLaw) {
       for (float& x : *values) x = std::fmin(std::fmax(x, -60000.0f), 60000.0f);
     }
     // The largest values each type takes without a fault.
-    k[0] = k_type == KvType::f16 ? 65519.996f : k_type == KvType::f32 ? 3.4028235e38f : 8.3e6f;
+    k[0] = k_type == KvType::f16    ? 65519.996f
+           : k_type == KvType::f32  ? 3.4028235e38f
+           : k_type == KvType::q4_0 ? 524159.94f
+                                    : 8.3e6f;
     std::vector<Pages> pages;
     for (const CpuKernels* kernels : usable_kernels()) {
       pages.emplace_back(s, k_type, v_type, first + rows);
@@ -137,11 +147,22 @@ TEST(KvWrite, IsTheLaw) {
         const KvType type = is_v ? v_type : k_type;
         const std::byte* row =
             stored_row(pages[0], is_v, item % s.n_head_kv, first + item / s.n_head_kv);
-        for (int64_t i = 0; i < s.head_dim; i += type == KvType::q8_0 ? 32 : 1) {
+        for (int64_t i = 0; i < s.head_dim; i += kv_block_elements(type)) {
           if (type == KvType::f32) {
             ASSERT_TRUE(same_bits(reinterpret_cast<const float*>(row) + i, x + i, 1));
           } else if (type == KvType::f16) {
             ASSERT_EQ(read_block<uint16_t>(row + 2 * i), f32_to_f16(x[i]));
+          } else if (type == KvType::q4_0) {
+            int q[32], other[32];
+            const uint16_t d = f32_to_f16(plain_quantize_q4(x + i, q));
+            const std::byte* block = row + i / 32 * 18;
+            ASSERT_EQ(read_block<uint16_t>(block), d);
+            for (int j = 0; j < 16; ++j)
+              ASSERT_EQ(static_cast<int>(block[2 + j]), q[j] | q[j + 16] << 4);
+            for (auto& [control, knobs] : wrong) {
+              const uint16_t other_d = f32_to_f16(plain_quantize_q4(x + i, other, knobs));
+              control.trial(other_d != d || !std::equal(q, q + 32, other));
+            }
           } else {
             int q[32];
             const uint16_t d = f32_to_f16(plain_quantize(x + i, 32, q));
@@ -153,6 +174,28 @@ TEST(KvWrite, IsTheLaw) {
       }
     }
   }
+  for (const auto& [control, knobs] : wrong) EXPECT_TRUE(control.seen(0.0001));
+}
+
+TEST(KvWrite, EdgesOfQ4) {
+  Random random(57);
+  for (const CpuKernels* kernels : usable_kernels()) {
+    Pages pages({1, 1, 96}, KvType::q4_0, KvType::q4_0, 1);
+    std::vector<float> x(96, 0.0f);
+    x[3] = 0x1p-100f;                             // the smallest block that counts
+    x[32 + 3] = std::nextafter(0x1p-100f, 0.0f);  // the largest that doesn't
+    x[64] = -1.0f;                                // the first of two greatest: code 0
+    x[64 + 20] = 1.0f;                            // its opposite has no code: cut to 15
+    EXPECT_EQ(write(*kernels, random, pages, x, x, 1, 0), (std::vector<uint8_t>{0}));
+    const std::byte* row = stored_row(pages, false, 0, 0);
+    EXPECT_EQ(read_block<uint16_t>(row), 0x8000);  // f16(d) keeps the sign of what it loses
+    EXPECT_EQ(row[2 + 3], std::byte{0x80});
+    EXPECT_EQ(read_block<uint16_t>(row + 18), 0);
+    for (int i = 0; i < 16; ++i) EXPECT_EQ(row[18 + 2 + i], std::byte{0x88});
+    EXPECT_EQ(read_block<uint16_t>(row + 36), 0x3000);
+    EXPECT_EQ(row[36 + 2], std::byte{0x80});
+    EXPECT_EQ(row[36 + 2 + 4], std::byte{0xF8});
+  }
 }
 
 TEST(KvWrite, FaultsStayInTheirRowAndLeaveNothingInfinite) {
@@ -162,12 +205,14 @@ TEST(KvWrite, FaultsStayInTheirRowAndLeaveNothingInfinite) {
     float value;
     bool fault;
   };
-  const Case cases[] = {{KvType::f32, INFINITY, true},  {KvType::f32, NAN, true},
-                        {KvType::f16, -INFINITY, true}, {KvType::f16, NAN, true},
-                        {KvType::f16, 65520.0f, true},  {KvType::f16, -65519.996f, false},
-                        {KvType::q8_0, NAN, true},      {KvType::q8_0, INFINITY, true},
-                        {KvType::q8_0, 8.4e6f, true},   {KvType::q8_0, -8.3e6f, false},
-                        {KvType::q8_0, 3.4e38f, true}};
+  const Case cases[] = {{KvType::f32, INFINITY, true},      {KvType::f32, NAN, true},
+                        {KvType::f16, -INFINITY, true},     {KvType::f16, NAN, true},
+                        {KvType::f16, 65520.0f, true},      {KvType::f16, -65519.996f, false},
+                        {KvType::q8_0, NAN, true},          {KvType::q8_0, INFINITY, true},
+                        {KvType::q8_0, 8.4e6f, true},       {KvType::q8_0, -8.3e6f, false},
+                        {KvType::q8_0, 3.4e38f, true},      {KvType::q4_0, NAN, true},
+                        {KvType::q4_0, -INFINITY, true},    {KvType::q4_0, 524160.0f, true},
+                        {KvType::q4_0, -524159.94f, false}, {KvType::q4_0, -3.4e38f, true}};
   for (const CpuKernels* kernels : usable_kernels()) {
     for (const Case& c : cases) {
       for (const bool in_v : {false, true}) {
@@ -197,7 +242,7 @@ TEST(Attention, IsTheLaw) {
   wrong.push_back({Control("attention window off by one"), {64, 16, 16, 1}});
   Random random(53);
   for (int trial = 0; trial < 240; ++trial) {
-    const KvType k_type = kKvTypes[random.below(3)], v_type = kKvTypes[random.below(3)];
+    const KvType k_type = kKvTypes[random.below(4)], v_type = kKvTypes[random.below(4)];
     Query query{random_shape(random, k_type, v_type), 0.2f, 0.0f, 0};
     // Some beyond two spans (1,024 positions each).
     const bool far = trial % 12 == 0;

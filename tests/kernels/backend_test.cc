@@ -45,6 +45,8 @@ std::vector<Case> all_cases() {
     });
   }
   add("q8_0 kv", TensorType::q5_1, KvType::q8_0, KvType::q8_0, same);
+  add("q4_0 kv", TensorType::q8_0, KvType::q4_0, KvType::q4_0, same);
+  add("q8_0 and q4_0 kv", TensorType::q4_0, KvType::q8_0, KvType::q4_0, same);
   add("mixed kv", TensorType::q4_1, KvType::f16, KvType::q8_0,
       [](ModelShape& s) { s.bias = true; });
   add("gemma, window 40, cap", TensorType::q4_0, KvType::f16, KvType::f16, [](ModelShape& s) {

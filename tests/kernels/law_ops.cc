@@ -25,17 +25,19 @@ constexpr int64_t kMaxWidth = 1 << 20;
 
 TensorType weight_type(const Request& request) {
   static const std::map<std::string, TensorType> kTypes = {
-      {"F32", TensorType::f32},   {"F16", TensorType::f16},   {"BF16", TensorType::bf16},
-      {"Q4_0", TensorType::q4_0}, {"Q4_1", TensorType::q4_1}, {"Q5_0", TensorType::q5_0},
-      {"Q5_1", TensorType::q5_1}, {"Q8_0", TensorType::q8_0}, {"Q4_K", TensorType::q4_k},
-      {"Q5_K", TensorType::q5_k}, {"Q6_K", TensorType::q6_k}};
+      {"F32", TensorType::f32},    {"F16", TensorType::f16},       {"BF16", TensorType::bf16},
+      {"Q4_0", TensorType::q4_0},  {"Q4_1", TensorType::q4_1},     {"Q5_0", TensorType::q5_0},
+      {"Q5_1", TensorType::q5_1},  {"Q8_0", TensorType::q8_0},     {"Q2_K", TensorType::q2_k},
+      {"Q3_K", TensorType::q3_k},  {"Q4_K", TensorType::q4_k},     {"Q5_K", TensorType::q5_k},
+      {"Q6_K", TensorType::q6_k},  {"IQ4_NL", TensorType::iq4_nl}, {"IQ4_XS", TensorType::iq4_xs},
+      {"MXFP4", TensorType::mxfp4}};
   const auto found = kTypes.find(request.text("type"));
   if (found == kTypes.end()) refuse("unknown weight type " + request.text("type"));
   return found->second;
 }
 
 KvType kv_type(const Request& request, const char* name) {
-  for (const KvType type : {KvType::f32, KvType::f16, KvType::q8_0}) {
+  for (const KvType type : kKvTypes) {
     if (request.text(name) == kv_type_name(type)) return type;
   }
   refuse("unknown KV type " + request.text(name));
@@ -96,8 +98,8 @@ struct Pages {
 
 int64_t head_dim_for(const Request& request, KvType a, KvType b) {
   const int64_t head_dim = request.integer("head_dim", 1, 4096);
-  if ((a == KvType::q8_0 || b == KvType::q8_0) && head_dim % 32 != 0) {
-    refuse("q8_0 needs a head_dim that is a multiple of 32");
+  if (head_dim % kv_block_elements(a) != 0 || head_dim % kv_block_elements(b) != 0) {
+    refuse("q8_0 and q4_0 need a head_dim that is a multiple of 32");
   }
   return head_dim;
 }

@@ -216,7 +216,9 @@ TEST(Matmul, IsTheLawForEveryType) {
     if (quantised) {
       for (const auto& [control, knobs] : wrong) {
         // K-quants without a minimum have no fma to leave out.
-        if (type == TensorType::q6_k && !knobs.fused) {
+        const bool has_min =
+            type == TensorType::q2_k || type == TensorType::q4_k || type == TensorType::q5_k;
+        if (k_type && !has_min && !knobs.fused) {
           control.seen(0.0);
           continue;
         }
@@ -260,6 +262,21 @@ TEST(Matmul, EveryWidthGivesTheRowsOfWidthOne) {
           tally.count(width * n_out);
         }
       }
+    }
+  }
+}
+
+// A packed matrix takes a file's bytes and no more than a fiftieth besides.
+TEST(Matmul, PackedSizeIsTheFilesOwn) {
+  Random random(42);
+  for (const TensorType type : kQuantTypes) {
+    const OwnedWeight w = random_weight(random, type, 1024, 64);
+    const auto file_bytes = static_cast<double>(w.bytes.size());
+    for (const CpuKernels* kernels : usable_kernels()) {
+      if (!kernels->packing) continue;
+      const auto packed = static_cast<double>(kernels->packing->bytes(w.weight));
+      EXPECT_GE(packed, file_bytes) << gguf::type_info(type).name;
+      EXPECT_LE(packed, 1.02 * file_bytes) << gguf::type_info(type).name;
     }
   }
 }

@@ -55,6 +55,31 @@ inline float plain_quantize(const float* x, int64_t n, int* q, QuantizeKnobs kno
   return d;
 }
 
+struct Q4Knobs {
+  bool first = true;        // of several greatest, not the last
+  bool reciprocal = true;   // x·(1 ÷ d), not x ÷ d
+  bool exact_scale = true;  // codes by v ÷ -8 as it is, not as it is stored
+};
+// One block of the q4_0 cache: codes 0 … 15; returns d before it is stored as f16.
+inline float plain_quantize_q4(const float* x, int* q, Q4Knobs knobs = {}) {
+  float v = 0.0f;
+  for (int i = 0; i < 32; ++i) {
+    const float a = std::fabs(x[i]), most = std::fabs(v);
+    if (a > most || (!knobs.first && a == most)) v = x[i];
+  }
+  if (std::fabs(v) < std::ldexp(1.0f, -100)) {
+    std::fill_n(q, 32, 8);
+    return 0.0f;
+  }
+  const float d = v / -8.0f, used = knobs.exact_scale ? d : f16_to_f32(f32_to_f16(d));
+  const float r = 1.0f / used;
+  for (int i = 0; i < 32; ++i) {
+    const float y = knobs.reciprocal ? x[i] * r : x[i] / used;
+    q[i] = std::min(15, static_cast<int>(std::trunc(y + 8.5f)));
+  }
+  return d;
+}
+
 struct ProductKnobs {
   int lanes = 8;
   int segment = 256;  // elements
@@ -82,7 +107,11 @@ PlainBlock block32(const std::byte* at) {
   const Block b = read_block<Block>(at);
   PlainBlock out;
   for (int i = 0; i < 32; ++i) out.code.push_back(quant::code(b, i));
-  out.d = f16_to_f32(b.d);
+  if constexpr (requires { b.e; }) {
+    out.d = std::ldexp(1.0f, b.e - 128);
+  } else {
+    out.d = f16_to_f32(b.d);
+  }
   if constexpr (requires { b.m; }) {
     out.m = f16_to_f32(b.m);
     out.has_min = true;
@@ -90,22 +119,25 @@ PlainBlock block32(const std::byte* at) {
   return out;
 }
 template <typename Block>
-PlainBlock block256(const std::byte* at) {
+PlainBlock block256(const std::byte* at, int sub) {
   const Block b = read_block<Block>(at);
   PlainBlock out;
   out.n = 256;
+  out.sub = sub;
   for (int i = 0; i < 256; ++i) out.code.push_back(quant::code(b, i));
   out.d = f16_to_f32(b.d);
   if constexpr (requires { b.dmin; }) {
     out.m = f16_to_f32(b.dmin);
     out.has_min = true;
-    for (int j = 0; j < 8; ++j) {
+  }
+  for (int j = 0; j < 256 / sub; ++j) {
+    if constexpr (requires { quant::sub_scale(b, j); }) {
+      out.scale.push_back(quant::sub_scale(b, j));
+      if constexpr (requires { quant::sub_min(b, j); }) out.min.push_back(quant::sub_min(b, j));
+    } else {
       out.scale.push_back(quant::scale_min_k(b.scales, j).scale);
       out.min.push_back(quant::scale_min_k(b.scales, j).min);
     }
-  } else {
-    out.sub = 16;
-    for (int j = 0; j < 16; ++j) out.scale.push_back(b.scales[j]);
   }
   return out;
 }
@@ -121,12 +153,22 @@ inline PlainBlock plain_block(TensorType type, const std::byte* at) {
       return block32<quant::BlockQ5_1>(at);
     case TensorType::q8_0:
       return block32<quant::BlockQ8_0>(at);
+    case TensorType::iq4_nl:
+      return block32<quant::BlockIQ4_NL>(at);
+    case TensorType::mxfp4:
+      return block32<quant::BlockMXFP4>(at);
+    case TensorType::q2_k:
+      return block256<quant::BlockQ2_K>(at, 16);
+    case TensorType::q3_k:
+      return block256<quant::BlockQ3_K>(at, 16);
     case TensorType::q4_k:
-      return block256<quant::BlockQ4_K>(at);
+      return block256<quant::BlockQ4_K>(at, 32);
     case TensorType::q5_k:
-      return block256<quant::BlockQ5_K>(at);
+      return block256<quant::BlockQ5_K>(at, 32);
+    case TensorType::iq4_xs:
+      return block256<quant::BlockIQ4_XS>(at, 32);
     default:
-      return block256<quant::BlockQ6_K>(at);
+      return block256<quant::BlockQ6_K>(at, 16);
   }
 }
 

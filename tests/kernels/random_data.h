@@ -79,6 +79,27 @@ inline uint16_t random_scale(Random& random) {
   }
 }
 
+// Where a block's f16 fields are: d, and a minimum or its factor.
+inline std::vector<int64_t> half_places(TensorType type) {
+  switch (type) {
+    case TensorType::q4_1:
+    case TensorType::q5_1:
+    case TensorType::q4_k:
+    case TensorType::q5_k:
+      return {0, 2};
+    case TensorType::q2_k:
+      return {80, 82};
+    case TensorType::q3_k:
+      return {108};
+    case TensorType::q6_k:
+      return {208};
+    case TensorType::mxfp4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
 inline void random_weight_row(Random& random, TensorType type, std::byte* row, int64_t n) {
   const gguf::TypeInfo& info = gguf::type_info(type);
   const auto store_scale = [&](std::byte* at) {
@@ -94,25 +115,17 @@ inline void random_weight_row(Random& random, TensorType type, std::byte* row, i
         std::memcpy(row, &value, 4);
         break;
       }
-      case TensorType::f16:
-        store_scale(row);
-        break;
       case TensorType::bf16: {
         const float value = random_float(random, random.below(4) ? Kind::plain : Kind::mixed);
         std::memcpy(row, reinterpret_cast<const std::byte*>(&value) + 2, 2);
         break;
       }
-      case TensorType::q4_0:
-      case TensorType::q5_0:
-      case TensorType::q8_0:
-        store_scale(row);
-        break;
-      case TensorType::q6_k:
-        store_scale(row + 208);
+      case TensorType::mxfp4:  // exponents as those of random_scale, now and then least
+        *row =
+            static_cast<std::byte>(random.below(12) ? random.between(114, 130) : random.below(4));
         break;
       default:
-        store_scale(row);
-        store_scale(row + 2);
+        for (const int64_t place : half_places(type)) store_scale(row + place);
     }
   }
 }
@@ -139,8 +152,9 @@ inline OwnedWeight random_weight(Random& random, TensorType type, int64_t n_in, 
 }
 
 inline constexpr TensorType kFloatTypes[] = {TensorType::f32, TensorType::f16, TensorType::bf16};
-inline constexpr TensorType kQuantTypes[] = {TensorType::q4_0, TensorType::q4_1, TensorType::q5_0,
-                                             TensorType::q5_1, TensorType::q8_0, TensorType::q4_k,
-                                             TensorType::q5_k, TensorType::q6_k};
+inline constexpr TensorType kQuantTypes[] = {
+    TensorType::q4_0,  TensorType::q4_1,   TensorType::q5_0,  TensorType::q5_1, TensorType::q8_0,
+    TensorType::q2_k,  TensorType::q3_k,   TensorType::q4_k,  TensorType::q5_k, TensorType::q6_k,
+    TensorType::mxfp4, TensorType::iq4_nl, TensorType::iq4_xs};
 
 }  // namespace lockstep::kernels::test

@@ -41,8 +41,10 @@ class TestModel {
     const gguf::TypeInfo& info = gguf::type_info(w.weight.type);
     const int64_t n = random.below(w.weight.n_out),
                   block = random.below(w.weight.row_bytes / info.block_bytes);
-    // The last byte of a block is a code in every type but Q6_K, whose first is.
-    const int64_t byte = w.weight.type == TensorType::q6_k ? 0 : info.block_bytes - 1;
+    // The last byte of a block is a code in every type but some of 256, whose middle is.
+    const bool middle = w.weight.type == TensorType::q2_k || w.weight.type == TensorType::q3_k ||
+                        w.weight.type == TensorType::q6_k;
+    const int64_t byte = middle ? info.block_bytes / 2 : info.block_bytes - 1;
     const int bit = info.block_elements == 1 ? 6 - 4 * (info.block_bytes == 4) : 7;
     w.bytes[static_cast<size_t>(n * w.weight.row_bytes + block * info.block_bytes + byte)] ^=
         std::byte{1} << bit;
@@ -81,8 +83,24 @@ class TestModel {
           std::memcpy(at, reinterpret_cast<const std::byte*>(&value) + 2, 2);
           break;
         }
+        case TensorType::q2_k:
+          store(at + 80, u * 2e-3f);
+          store(at + 82, random_.uniform() * 2e-3f);
+          break;
+        case TensorType::q3_k:
+          store(at + 108, u * 1e-3f);
+          break;
         case TensorType::q6_k:
           store(at + 208, u * 2e-5f);
+          break;
+        case TensorType::iq4_nl:
+          store(at, u * 1e-3f);
+          break;
+        case TensorType::iq4_xs:
+          store(at, u * 5e-5f);
+          break;
+        case TensorType::mxfp4:
+          *at = static_cast<std::byte>(random_.between(118, 121));
           break;
         case TensorType::q4_k:
         case TensorType::q5_k:

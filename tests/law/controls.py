@@ -146,6 +146,11 @@ def rounded_scale_q8(x):
     return out.reshape(x.shape[0], -1), bad.any(axis=1)
 
 
+def inverse_of_stored(d):
+    h = E.f16_to_f32(E.f32_to_f16(d))
+    return np.where((h == 0) | ~M.finite(h), F32(0), F32(1) / np.where(h == 0, F32(1), h))
+
+
 def unfused_merge(a, b):
     m = np.where(a[0] > b[0], a[0], b[0])
     ea, eb = E.exp(a[0] - m), E.exp(b[0] - m)
@@ -241,6 +246,7 @@ CONTROLS = [
     ("rope", "rotation not fused", [(R, "rotate", unfused_rotation)]),
     ("rope", "the other product fused", [(R, "rotate", other_rotation)]),
     ("kv_write", "codes by the rounded scale", [(A, "_write_q8", rounded_scale_q8)]),
+    ("kv_write", "codes of q4_0 by the rounded scale", [(A, "inverse", inverse_of_stored)]),
     ("kv_write", "binary16 by truncation", [(E, "f32_to_f16", truncated_half)]),
     ("kv_write", "ties away from zero", [(P, "round_codes", ties_away)]),
     ("attention", "8 lanes", [(A, "LANES", 8)]),

@@ -9,7 +9,7 @@ import trials
 from check_vectors import VECTORS
 from law import protocol
 
-LIMIT, PER_OP, GREATEST = 390_000, 13, 1500
+LIMIT, PER_OP, GREATEST = 390_000, 12, 1500
 
 
 def cases():

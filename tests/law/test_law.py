@@ -70,7 +70,7 @@ class Ground(unittest.TestCase):
         self.assertEqual(float(weights.e8m0(0)), 2.0 ** -127)
 
     def test_kv_q4_0(self):
-        """The type is defined and not yet built: what the text says of a few blocks."""
+        """What the text says of a few blocks."""
         x = np.zeros((5, 32), np.float32)
         x[0, :4] = [-8, 8, 4, -3]          # d = 1: codes 0, min(15, 16), 12, 5
         x[1, 5] = np.float32(2.0 ** -120)  # below the border

@@ -6,7 +6,7 @@ from law import attention, weights
 F32 = np.float32
 WIDTHS = list(range(1, 18)) + [31, 32, 33, 64, 100]
 WIDER = [256, 512]  # of big requests
-CODED = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+CODED = list(weights.TYPES)
 
 
 def one(x):
@@ -244,8 +244,8 @@ def rope(r, big):
 
 
 def kv_write(r, big):
-    kind, dim = pick(r, ["f32", "f16", "q8_0"]), pick(r, [32, 64, 96, 128, 256])
-    if kind != "q8_0":
+    kind, dim = pick(r, ["f32", "f16", "q8_0", "q4_0"]), pick(r, [32, 64, 96, 128, 256])
+    if kind in ("f32", "f16"):
         dim = pick(r, [32, 48, 64, 80, 128, 256])
     rows = width(r, big)
     x = np.concatenate([mixed(r, dim) for _ in range(rows)])
@@ -257,13 +257,13 @@ def kv_write(r, big):
 def attention_of(far):
     def make(r, big):
         dim = pick(r, [32, 64, 128, 256] if r.random() < 0.6 else [48, 80, 96, 112, 40, 33, 8])
-        types = ["f32", "f16"] + (["q8_0"] if dim % 32 == 0 else [])
+        types = ["f32", "f16"] + (["q8_0", "q4_0"] if dim % 32 == 0 else [])
         kv, groups = pick(r, [1, 1, 2]), pick(r, [1, 2, 3])
         rows = pick(r, [1, 2, 3, 5, 9, 17, 31, 32, 33] if r.random() < 0.95 else [64, 100] + (WIDER if big else []))
         first = pick(r, [0, 1, 7, 62, 63, 64, 100, 127, 128, int(r.integers(0, 260))])
         if far:
             dim, kv, groups = pick(r, [32, 48]), 1, pick(r, [1, 2])
-            types, rows = ["f32", "f16"] + (["q8_0"] if dim == 32 else []), pick(r, [1, 2, 4])
+            types, rows = ["f32", "f16"] + (["q8_0", "q4_0"] if dim == 32 else []), pick(r, [1, 2, 4])
             first = pick(r, [1022, 1023, 1024, 1087, 1100] + ([2046, 2050, 3071, 3100] if big else []))
         elif dim >= 128:
             rows = min(rows, 5)

@@ -47,7 +47,7 @@ std::vector<Case> cases() {
   };
   const auto with_type = [](TinyShape shape, TensorType type) {
     shape.type = type;
-    if (type == TensorType::q4_k || type == TensorType::q5_k || type == TensorType::q6_k) {
+    if (gguf::type_info(type).block_elements == 256) {
       shape.n_embd = shape.n_ff = 256;
       shape.head_dim = 64;
     }
@@ -55,20 +55,22 @@ std::vector<Case> cases() {
   };
   for (const TensorType type :
        {TensorType::f32, TensorType::f16, TensorType::bf16, TensorType::q4_0, TensorType::q4_1,
-        TensorType::q5_0, TensorType::q5_1, TensorType::q8_0, TensorType::q4_k, TensorType::q5_k,
-        TensorType::q6_k}) {
+        TensorType::q5_0, TensorType::q5_1, TensorType::q8_0, TensorType::q2_k, TensorType::q3_k,
+        TensorType::q4_k, TensorType::q5_k, TensorType::q6_k, TensorType::iq4_nl,
+        TensorType::iq4_xs, TensorType::mxfp4}) {
     const std::string name(gguf::type_info(type).name);
     list.push_back({"llama " + name, with_type(llama, type), nullptr});
     list.push_back({"gemma3 window 100 " + name, with_type(gemma, type), window(100)});
   }
   llama.type = gemma.type = TensorType::q8_0;
-  for (const KvType type : {KvType::f32, KvType::q8_0}) {
+  for (const KvType type : {KvType::f32, KvType::q8_0, KvType::q4_0}) {
     list.push_back(
         {std::string("llama KV ") + kernels::kv_type_name(type), llama, nullptr, type, type});
     list.push_back({std::string("gemma3 window 70 KV ") + kernels::kv_type_name(type), gemma,
                     window(70), type, type});
   }
   list.push_back({"llama K q8_0 V f16", llama, nullptr, KvType::q8_0, KvType::f16});
+  list.push_back({"llama K q8_0 V q4_0", llama, nullptr, KvType::q8_0, KvType::q4_0});
   for (const uint32_t size : {1u, 5u, 64u, 128u}) {
     list.push_back({"gemma3 window " + std::to_string(size), gemma, window(size)});
   }

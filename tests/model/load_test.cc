@@ -481,8 +481,8 @@ TEST(Faults, NothingThatIsNotFinitePassesUnseen) {
   using gguf::TensorType;
   int64_t planted = 0;
   for (const char* architecture : {"llama", "gemma3", "qwen2", "qwen3"}) {
-    for (const TensorType type :
-         {TensorType::f32, TensorType::f16, TensorType::q8_0, TensorType::q4_1, TensorType::q6_k}) {
+    for (const TensorType type : {TensorType::f32, TensorType::f16, TensorType::q8_0,
+                                  TensorType::q4_1, TensorType::q6_k, TensorType::mxfp4}) {
       TinyShape shape;
       shape.architecture = architecture;
       shape.n_embd = shape.n_ff = 256;
@@ -504,6 +504,7 @@ TEST(Faults, NothingThatIsNotFinitePassesUnseen) {
           const uint32_t bits = type == TensorType::f32 ? (infinite ? 0x7F800000u : 0x7FC00000u)
                                                         : (infinite ? 0x7C00u : 0x7E00u);
           std::memcpy(bytes->data() + offset, &bits, type == TensorType::f32 ? 4 : 2);
+          if (type == TensorType::mxfp4) (*bytes)[offset] = std::byte{0xFF};  // its one special
           Runner runner(model, kernels::make_cpu_backend("", 1), state::KvType::f32,
                         state::KvType::f32, 100);
           const std::vector<int32_t> tokens = {0, 0, 0};  // the embedding row that was spoilt

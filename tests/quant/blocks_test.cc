@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -15,10 +16,11 @@ namespace {
 
 using gguf::TensorType;
 
-constexpr TensorType kSupported[] = {TensorType::f32,  TensorType::f16,  TensorType::bf16,
-                                     TensorType::q4_0, TensorType::q4_1, TensorType::q5_0,
-                                     TensorType::q5_1, TensorType::q8_0, TensorType::q4_k,
-                                     TensorType::q5_k, TensorType::q6_k};
+constexpr TensorType kSupported[] = {
+    TensorType::f32,  TensorType::f16,    TensorType::bf16,   TensorType::q4_0,
+    TensorType::q4_1, TensorType::q5_0,   TensorType::q5_1,   TensorType::q8_0,
+    TensorType::q2_k, TensorType::q3_k,   TensorType::q4_k,   TensorType::q5_k,
+    TensorType::q6_k, TensorType::iq4_nl, TensorType::iq4_xs, TensorType::mxfp4};
 
 TEST(Blocks, ScalesAndMinimumsPackBothWays) {
   for (uint32_t round = 0; round < 1000; ++round) {
@@ -35,7 +37,35 @@ TEST(Blocks, ScalesAndMinimumsPackBothWays) {
   }
 }
 
+TEST(Blocks, SubScalesPackBothWays) {
+  for (int scale = -32; scale <= 31; ++scale) {
+    for (int j = 0; j < 16; ++j) {
+      BlockQ3_K q3{};
+      BlockIQ4_XS iq4{};
+      for (int k = 0; k < 16; ++k) set_sub_scale(q3, k, k == j ? scale : -1 - k);
+      for (int k = 0; k < 8; ++k) set_sub_scale(iq4, k, k == j ? scale : -1 - k);
+      for (int k = 0; k < 16; ++k) EXPECT_EQ(sub_scale(q3, k), k == j ? scale : -1 - k);
+      for (int k = 0; k < 8; ++k) EXPECT_EQ(sub_scale(iq4, k), k == j ? scale : -1 - k);
+    }
+  }
+}
+
+TEST(Blocks, ScaleOfMxfp4IsAPowerOfTwo) {
+  for (int e = 0; e < 255; ++e) {
+    EXPECT_EQ(scale_mxfp4(static_cast<uint8_t>(e)), std::ldexp(1.0f, e - 128)) << e;
+  }
+  EXPECT_TRUE(std::isinf(scale_mxfp4(255)));
+}
+
 TEST(Blocks, SizesAreTheFilesOwn) {
+  EXPECT_EQ(gguf::type_info(TensorType::q2_k).block_bytes, static_cast<int64_t>(sizeof(BlockQ2_K)));
+  EXPECT_EQ(gguf::type_info(TensorType::q3_k).block_bytes, static_cast<int64_t>(sizeof(BlockQ3_K)));
+  EXPECT_EQ(gguf::type_info(TensorType::iq4_nl).block_bytes,
+            static_cast<int64_t>(sizeof(BlockIQ4_NL)));
+  EXPECT_EQ(gguf::type_info(TensorType::iq4_xs).block_bytes,
+            static_cast<int64_t>(sizeof(BlockIQ4_XS)));
+  EXPECT_EQ(gguf::type_info(TensorType::mxfp4).block_bytes,
+            static_cast<int64_t>(sizeof(BlockMXFP4)));
   EXPECT_EQ(gguf::type_info(TensorType::q4_k).block_bytes, static_cast<int64_t>(sizeof(BlockQ4_K)));
   EXPECT_EQ(gguf::type_info(TensorType::q5_k).block_bytes, static_cast<int64_t>(sizeof(BlockQ5_K)));
   EXPECT_EQ(gguf::type_info(TensorType::q6_k).block_bytes, static_cast<int64_t>(sizeof(BlockQ6_K)));
@@ -60,6 +90,10 @@ TEST(Blocks, NonFiniteFactorsAreFound) {
       case TensorType::q4_k:
       case TensorType::q5_k:
         return {0, 2};
+      case TensorType::q2_k:
+        return {80, 82};
+      case TensorType::q3_k:
+        return {108};
       case TensorType::q6_k:
         return {208};
       default:
@@ -79,6 +113,8 @@ TEST(Blocks, NonFiniteFactorsAreFound) {
           if (type == TensorType::f32) {
             const uint32_t bits = high << 16;
             std::memcpy(row.data() + at, &bits, 4);
+          } else if (type == TensorType::mxfp4) {
+            row[at] = std::byte{0xFF};  // its one special
           } else {
             // The same specials in binary16: the top of the exponent lies at 0x7C00.
             const auto bits = static_cast<uint16_t>(

@@ -57,10 +57,12 @@ struct Case {
   double bound;  // relative root mean square error, about 1.3 times what plain nearest gives
 };
 constexpr Case kCases[] = {
-    {TensorType::f32, 0.0},   {TensorType::f16, 3e-4},   {TensorType::bf16, 2.5e-3},
-    {TensorType::q4_0, 0.12}, {TensorType::q4_1, 0.10},  {TensorType::q5_0, 0.06},
-    {TensorType::q5_1, 0.05}, {TensorType::q8_0, 0.007}, {TensorType::q4_k, 0.10},
-    {TensorType::q5_k, 0.05}, {TensorType::q6_k, 0.03},
+    {TensorType::f32, 0.0},    {TensorType::f16, 3e-4},    {TensorType::bf16, 2.5e-3},
+    {TensorType::q4_0, 0.12},  {TensorType::q4_1, 0.10},   {TensorType::q5_0, 0.06},
+    {TensorType::q5_1, 0.05},  {TensorType::q8_0, 0.007},  {TensorType::q4_k, 0.10},
+    {TensorType::q5_k, 0.05},  {TensorType::q6_k, 0.03},   {TensorType::q2_k, 0.42},
+    {TensorType::q3_k, 0.20},  {TensorType::iq4_nl, 0.10}, {TensorType::iq4_xs, 0.10},
+    {TensorType::mxfp4, 0.15},
 };
 
 TEST(Quantize, ErrorIsThatOfNearestRounding) {

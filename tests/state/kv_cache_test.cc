@@ -61,6 +61,19 @@ TEST(KvCache, ViewsSayWhatTheLayerHolds) {
   EXPECT_EQ(cache.pages_in_use(), 2);
 }
 
+TEST(KvCache, BytesOfAPositionByType) {
+  KvSpec spec = one_layer();  // two heads of 32
+  const std::pair<KvType, int64_t> bytes[] = {
+      {KvType::f32, 128}, {KvType::f16, 64}, {KvType::q8_0, 34}, {KvType::q4_0, 18}};
+  for (const auto& [k, k_bytes] : bytes) {
+    for (const auto& [v, v_bytes] : bytes) {
+      spec.k_type = k;
+      spec.v_type = v;
+      EXPECT_EQ(bytes_per_position(spec), 2 * (k_bytes + v_bytes));
+    }
+  }
+}
+
 TEST(KvCache, UnwrittenAndForgottenRowsHoldThePoison) {
   KvCache cache(one_layer(), nullptr);
   fill(cache.append(10), 0, 10, 0x11);
@@ -181,11 +194,16 @@ TEST(KvCache, ContextIsTheEnd) {
   EXPECT_EQ(cache.size(), 10);
 }
 
-TEST(KvCache, RefusesQ8HeadsThatAreNotWholeBlocks) {
-  KvSpec spec = one_layer();
-  spec.layers[0].head_dim = 48;
-  spec.k_type = KvType::q8_0;
-  EXPECT_THROW(KvCache(spec, nullptr), Error);
+TEST(KvCache, RefusesHeadsThatAreNotWholeBlocks) {
+  for (const KvType type : {KvType::q8_0, KvType::q4_0}) {
+    KvSpec spec = one_layer();
+    spec.layers[0].head_dim = 48;
+    spec.k_type = type;
+    EXPECT_THROW(KvCache(spec, nullptr), Error);
+    spec.k_type = KvType::f16;
+    spec.v_type = type;
+    EXPECT_THROW(KvCache(spec, nullptr), Error);
+  }
 }
 
 TEST(KvCache, MisuseIsALogicError) {

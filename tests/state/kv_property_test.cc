@@ -292,10 +292,9 @@ std::vector<Config> configs() {
       {"sliding", {{1, 32, 70}, {2, 32, 1}, {1, 32, 64}}},
       {"mixed", {{1, 64, 100}, {2, 32, 0}, {1, 32, 5}}},
   };
-  const std::vector<std::pair<KvType, KvType>> types = {{KvType::f32, KvType::f32},
-                                                        {KvType::f16, KvType::f16},
-                                                        {KvType::q8_0, KvType::q8_0},
-                                                        {KvType::f16, KvType::q8_0}};
+  const std::vector<std::pair<KvType, KvType>> types = {
+      {KvType::f32, KvType::f32},  {KvType::f16, KvType::f16},   {KvType::q8_0, KvType::q8_0},
+      {KvType::f16, KvType::q8_0}, {KvType::q4_0, KvType::q4_0}, {KvType::q4_0, KvType::f16}};
   std::vector<Config> result;
   for (const Shape& shape : shapes) {
     for (const auto& [k, v] : types) {

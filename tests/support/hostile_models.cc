@@ -255,8 +255,8 @@ void add_tensors(List& list) {
               shaped({64, 301}));
   list.tensor("norm_q8_0", "a quantised norm", "blk.0.attn_norm.weight", typed(TensorType::q8_0));
   list.tensor("type_i32", "a matrix of integers", "blk.0.attn_q.weight", typed(TensorType::i32));
-  list.tensor("type_iq4_nl", "a matrix in a type that is not computed with", "blk.0.attn_q.weight",
-              typed(TensorType::iq4_nl));
+  list.tensor("type_q8_1", "a matrix in a type that is not computed with", "blk.0.attn_q.weight",
+              typed(TensorType::q8_1));
   list.add(kLlama, "unknown_tensor", "a tensor that no formula reads",
            [](ModelEdit& m) { m.add("blk.0.attn_sinks.weight", TensorType::f32, {4}); },
            {"attn_sinks"});

@@ -32,6 +32,11 @@ constexpr Case kCases[] = {
     {TensorType::q4_k, "a90722d04264e6bca7a9f502baa38cf4f2caadd538aa9b31e611e9516f4586ec"},
     {TensorType::q5_k, "2fa3927067cfd534818b05759d38fd2ef7d39a6dd0bbc1752a402442fdd23f75"},
     {TensorType::q6_k, "a298be1fa942d9382a81f2f328aea1d01e880f38857f106819950d25e7d04982"},
+    {TensorType::q2_k, "de56ab0688e53b444236836e6bf16748e41e22dd3774c3bd75b4fa1141df9269"},
+    {TensorType::q3_k, "1c7ffff3123e48cfd52c8bafc5cc309bd1778b9c26b7fb21da21ab5704e108b8"},
+    {TensorType::iq4_nl, "3b1ee59324b1408c4adcb256317342d02a473885d5ff58d10dc9edc77b8ea02b"},
+    {TensorType::iq4_xs, "b1f0373bb976cc77f23a610502c88482478c0c6cce9d6f7fb42f3b599cb9a3df"},
+    {TensorType::mxfp4, "0ac9fad3b4b42c3118e0e3fbe57864f199987f91203f81ffa1027e26467a4c28"},
 };
 
 constexpr int64_t kRow = 1024, kRows = 64;

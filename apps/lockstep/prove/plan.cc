@@ -387,7 +387,10 @@ class Planner {
     std::vector<std::pair<KvType, KvType>> types = {{KvType::f32, KvType::f32},
                                                     {KvType::q8_0, KvType::q8_0}};
     if (!in_.quick) {
-      types.insert(types.end(), {{KvType::f16, KvType::q8_0}, {KvType::q8_0, KvType::f16}});
+      types.insert(types.end(), {{KvType::f16, KvType::q8_0},
+                                 {KvType::q8_0, KvType::f16},
+                                 {KvType::q4_0, KvType::q4_0},
+                                 {KvType::q8_0, KvType::q4_0}});
     }
     for (const auto& type : types) {
       const KvType k = type.first, v = type.second;
@@ -404,10 +407,10 @@ class Planner {
     }
   }
   bool fits(KvType type) const {
-    if (type != KvType::q8_0) return true;
+    const int64_t block = kernels::kv_block_elements(type);
     const state::KvSpec spec = prover_.model().kv_spec(KvType::f16, KvType::f16, 64);
     return std::all_of(spec.layers.begin(), spec.layers.end(),
-                       [](const state::KvLayerSpec& layer) { return layer.head_dim % 32 == 0; });
+                       [block](const auto& layer) { return layer.head_dim % block == 0; });
   }
 
   // Nothing of what must not matter as in the plain run.

@@ -3,7 +3,7 @@
 // Formula    query head h reads kv head h ÷ (n_head ÷ n_head_kv). For the row at position P, keys
 //            max(0, P - window + 1) … P (window 0: 0 … P) are unmasked; a masked key is skipped.
 //            score s_j = tree16(q·k_j)·scale, then, with a cap, s_j = cap·tanh(s_j ÷ cap).
-//            q8_0 values are float(q)·d; no integer dot.
+//            q8_0 values are float(q)·d, q4_0 values float(q - 8)·d; no integer dot.
 // Shapes     q, out [rows][n_head·head_dim]; row i is position first_position + i.
 // Item       one tile of kAttentionTileRows consecutive rows (the last may be shorter) and one kv
 //            head: item = tile·n_head_kv + kv head.

@@ -1,5 +1,5 @@
 // Rows to int8 blocks, the left side of a product with quantised weights. Two forms, by weight
-// type: q32 for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0; q256 for Q4_K, Q5_K, Q6_K.
+// type: q32 for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4; q256 for Q2_K to Q6_K and IQ4_XS.
 //
 // Formula    per block of 32 or 256 elements: a = max|x|;
 //            a < 2^-100:  d = 0, q = 0

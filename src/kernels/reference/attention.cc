@@ -41,6 +41,16 @@ void read_row(KvType type, const std::byte* in, int64_t head_dim, float* out) {
         for (int j = 0; j < 32; ++j) out[i + j] = static_cast<float>(q[j]) * d;
       }
       break;
+    case KvType::q4_0:
+      for (int64_t i = 0; i < head_dim; i += 32, in += 18) {
+        const float d = math::f16_to_f32(load<uint16_t>(in));
+        const auto* q = reinterpret_cast<const uint8_t*>(in + 2);
+        for (int j = 0; j < 16; ++j) {
+          out[i + j] = static_cast<float>((q[j] & 15) - 8) * d;
+          out[i + j + 16] = static_cast<float>((q[j] >> 4) - 8) * d;
+        }
+      }
+      break;
   }
 }
 

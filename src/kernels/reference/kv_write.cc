@@ -7,6 +7,37 @@
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 namespace {
 
+// A block of q4_0: 16 bytes of codes after the factor. True on a fault: d = 0, every value 0.
+bool write_q4_0(const float* x, std::byte* out) {
+  int32_t most = 0;
+  float v = 0.0f;  // the first element of greatest magnitude, with its sign
+  for (int i = 0; i < 32; ++i) {
+    const int32_t magnitude = load<int32_t>(x + i) & 0x7FFFFFFF;
+    if (magnitude > most) {
+      most = magnitude;
+      v = x[i];
+    }
+  }
+  const float greatest = __builtin_bit_cast(float, most);
+  const float d = v / -8.0f;
+  uint16_t stored = math::f32_to_f16(d);
+  const bool fault = is_non_finite(greatest) || (stored & 0x7C00u) == 0x7C00u;
+  if (fault || greatest < 0x1p-100f) {
+    stored = 0;
+    for (int i = 0; i < 16; ++i) out[2 + i] = std::byte{0x88};
+  } else {
+    const float r = 1.0f / d;
+    const auto code = [r](float value) {
+      return smaller(15, static_cast<int32_t>(value * r + 8.5f));
+    };
+    for (int i = 0; i < 16; ++i) {
+      out[2 + i] = static_cast<std::byte>(code(x[i]) | code(x[i + 16]) << 4);
+    }
+  }
+  __builtin_memcpy(out, &stored, 2);
+  return fault;
+}
+
 // One head's row into the cache; true on a fault.
 bool write_row(KvType type, const float* x, int64_t head_dim, std::byte* out) {
   bool fault = false;
@@ -45,6 +76,9 @@ bool write_row(KvType type, const float* x, int64_t head_dim, std::byte* out) {
         }
         __builtin_memcpy(out, &d, 2);
       }
+      break;
+    case KvType::q4_0:
+      for (int64_t i = 0; i < head_dim; i += 32, out += 18) fault |= write_q4_0(x + i, out);
       break;
   }
   return fault;

@@ -70,7 +70,7 @@ void product_q256(const MatmulQuantizedArgs& args, Range items) {
       float lanes[kRowsTogether][8] = {};
       for (int64_t s = 0; s < segments; ++s) {
         alignas(64) int16_t scaled[256];
-        int32_t min[8];
+        int32_t min[16];
         float d, dmin;
         Format::decode(weight_row + s * Format::kBytes, scaled, min, &d, &dmin);
         for (int64_t r = 0; r < rows; ++r) {
@@ -84,7 +84,11 @@ void product_q256(const MatmulQuantizedArgs& args, Range items) {
             int32_t u = 0;
             for (int64_t j = 0; j < 8; ++j) {
               const int16_t* sums = args.x.sums + 2 * ((8 * s + j) * args.rows + row);
-              u -= min[j] * (sums[0] + sums[1]);
+              if constexpr (Format::kMinElements == 16) {
+                u -= min[2 * j] * sums[0] + min[2 * j + 1] * sums[1];
+              } else {
+                u -= min[j] * (sums[0] + sums[1]);
+              }
             }
             acc = math::fma_rn(-static_cast<float>(u), dmin * dx, acc);
           }
@@ -111,12 +115,22 @@ void matmul_quantized(const MatmulQuantizedArgs& args, Range items) {
       return product_q32<Q5_1>(args, items);
     case TensorType::q8_0:
       return product_q32<Q8_0>(args, items);
+    case TensorType::q2_k:
+      return product_q256<Q2_K>(args, items);
+    case TensorType::q3_k:
+      return product_q256<Q3_K>(args, items);
     case TensorType::q4_k:
       return product_q256<Q4_K>(args, items);
     case TensorType::q5_k:
       return product_q256<Q5_K>(args, items);
     case TensorType::q6_k:
       return product_q256<Q6_K>(args, items);
+    case TensorType::iq4_nl:
+      return product_q32<IQ4_NL>(args, items);
+    case TensorType::iq4_xs:
+      return product_q256<IQ4_XS>(args, items);
+    case TensorType::mxfp4:
+      return product_q32<MXFP4>(args, items);
     default:
       __builtin_trap();  // the executor asks activation_form first
   }

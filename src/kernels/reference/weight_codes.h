@@ -90,19 +90,72 @@ struct Q8_0 {
   }
 };
 
+// Indices of four bits into a table of codes.
+inline constexpr int8_t kCodesIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                         1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr int8_t kCodesMXFP4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+inline void look_up(const int8_t* table, const std::byte* indices, int16_t* code) {
+  const auto* q = reinterpret_cast<const uint8_t*>(indices);
+  for (int i = 0; i < 16; ++i) {
+    code[i] = table[q[i] & 15];
+    code[i + 16] = table[q[i] >> 4];
+  }
+}
+
+struct IQ4_NL {
+  static constexpr int64_t kBytes = 18;
+  static constexpr bool kHasMin = false;
+  static constexpr int kMaxCode = 127;
+  static void decode(const std::byte* block, int16_t* code, float* d, float*) {
+    *d = load_f16(block);
+    look_up(kCodesIQ4, block + 2, code);
+  }
+};
+
+struct MXFP4 {
+  static constexpr int64_t kBytes = 17;
+  static constexpr bool kHasMin = false;
+  static constexpr int kMaxCode = 12;
+  static void decode(const std::byte* block, int16_t* code, float* d, float*) {
+    // d = 2^(e - 128): subnormal for 0 and 1, infinite for 255.
+    const uint32_t e = load<uint8_t>(block);
+    *d = __builtin_bit_cast(float, e == 0 ? 0x00400000u : e << 23) * 0.5f;
+    look_up(kCodesMXFP4, block + 1, code);
+  }
+};
+
 // isum, and Σ q of a block, in int32 and exact as binary32.
 template <typename Format>
 constexpr bool q32_fits() {
   return 32 * Format::kMaxCode * 127 < 1 << 24;
 }
 static_assert(q32_fits<Q4_0>() && q32_fits<Q4_1>() && q32_fits<Q5_0>() && q32_fits<Q5_1>() &&
-              q32_fits<Q8_0>());
+              q32_fits<Q8_0>() && q32_fits<IQ4_NL>() && q32_fits<MXFP4>());
 
 // Form q256: 256 elements a superblock. Codes come already times their sub-block's scale, so that
-// t is one integer dot (exact, so it is Σ scale_j·isum_j). Minimums per 32 elements.
+// t is one integer dot (exact, so it is Σ scale_j·isum_j). Minimums per kMinElements.
+struct Q2_K {
+  static constexpr int64_t kBytes = 84;
+  static constexpr bool kHasMin = true;
+  static constexpr int kMinElements = 16;
+  static constexpr int kMaxScaledCode = 15 * 3;
+  static constexpr int kMaxMin = 15;
+  static void decode(const std::byte* block, int16_t* scaled, int32_t* min, float* d, float* dmin);
+};
+
+struct Q3_K {
+  static constexpr int64_t kBytes = 110;
+  static constexpr bool kHasMin = false;
+  static constexpr int kMaxScaledCode = 32 * 4;
+  static constexpr int kMaxMin = 0;
+  static void decode(const std::byte* block, int16_t* scaled, int32_t* min, float* d, float* dmin);
+};
+
 struct Q4_K {
   static constexpr int64_t kBytes = 144;
   static constexpr bool kHasMin = true;
+  static constexpr int kMinElements = 32;
   static constexpr int kMaxScaledCode = 63 * 15;
   static constexpr int kMaxMin = 63;
   static void decode(const std::byte* block, int16_t* scaled, int32_t* min, float* d, float* dmin);
@@ -111,6 +164,7 @@ struct Q4_K {
 struct Q5_K {
   static constexpr int64_t kBytes = 176;
   static constexpr bool kHasMin = true;
+  static constexpr int kMinElements = 32;
   static constexpr int kMaxScaledCode = 63 * 31;
   static constexpr int kMaxMin = 63;
   static void decode(const std::byte* block, int16_t* scaled, int32_t* min, float* d, float* dmin);
@@ -124,13 +178,63 @@ struct Q6_K {
   static void decode(const std::byte* block, int16_t* scaled, int32_t* min, float* d, float* dmin);
 };
 
+struct IQ4_XS {
+  static constexpr int64_t kBytes = 136;
+  static constexpr bool kHasMin = false;
+  static constexpr int kMaxScaledCode = 32 * 127;
+  static constexpr int kMaxMin = 0;
+  static void decode(const std::byte* block, int16_t* scaled, int32_t* min, float* d, float* dmin);
+};
+
 // t, u, and every sum of two products of int16 pairs, in int32.
 template <typename Format>
 constexpr bool q256_fits() {
   return Format::kMaxScaledCode < 1 << 15 && 256LL * Format::kMaxScaledCode * 127 < 1LL << 31 &&
          256LL * Format::kMaxMin * 127 < 1LL << 31;
 }
-static_assert(q256_fits<Q4_K>() && q256_fits<Q5_K>() && q256_fits<Q6_K>());
+static_assert(q256_fits<Q2_K>() && q256_fits<Q3_K>() && q256_fits<Q4_K>() && q256_fits<Q5_K>() &&
+              q256_fits<Q6_K>() && q256_fits<IQ4_XS>());
+
+inline void Q2_K::decode(const std::byte* block, int16_t* scaled, int32_t* min, float* d,
+                         float* dmin) {
+  *d = load_f16(block + 80);
+  *dmin = load_f16(block + 82);
+  const auto* sub = reinterpret_cast<const uint8_t*>(block);
+  const auto* q = reinterpret_cast<const uint8_t*>(block + 16);
+  for (int j = 0; j < 16; ++j) min[j] = sub[j] >> 4;
+  // 32 bytes hold 128 elements: 32 in each pair of bits, a scale for every 16.
+  for (int j = 0; j < 16; j += 2, scaled += 32) {
+    const uint8_t* bytes = q + j / 8 * 32;
+    const int shift = j / 2 % 4 * 2;
+    for (int i = 0; i < 32; ++i) {
+      scaled[i] = static_cast<int16_t>((bytes[i] >> shift & 3) * (sub[j + i / 16] & 15));
+    }
+  }
+}
+
+inline void Q3_K::decode(const std::byte* block, int16_t* scaled, int32_t*, float* d, float*) {
+  *d = load_f16(block + 108);
+  const auto* high = reinterpret_cast<const uint8_t*>(block);
+  const auto* q = reinterpret_cast<const uint8_t*>(block + 32);
+  const auto* s = reinterpret_cast<const uint8_t*>(block + 96);
+  // Sixteen scales: low nibbles of 0-7 and high nibbles of 8-15 in bytes 0-7; the upper two bits of
+  // scales j, j + 4, j + 8, j + 12 in byte 8 + j.
+  int16_t scale[16];
+  for (int j = 0; j < 8; ++j) {
+    const int upper = s[8 + j % 4] >> (j / 4 * 2);
+    scale[j] = static_cast<int16_t>(((s[j] & 15) | (upper & 3) << 4) - 32);
+    scale[j + 8] = static_cast<int16_t>((s[j] >> 4 | (upper >> 4 & 3) << 4) - 32);
+  }
+  // As Q2_K; bit k of the 32 high bytes is the third bit of elements 32k ….
+  for (int k = 0; k < 8; ++k, scaled += 32) {
+    const uint8_t* bytes = q + k / 4 * 32;
+    const int shift = k % 4 * 2;
+    for (int i = 0; i < 32; ++i) {
+      const int code = ((bytes[i] >> shift & 3) | (high[i] >> k & 1) << 2) - 4;
+      scaled[i] = static_cast<int16_t>(code * scale[2 * k + i / 16]);
+    }
+  }
+}
 
 // Twelve bytes of eight 6-bit scales and eight 6-bit minimums: the first four of each whole in the
 // low six bits of bytes 0-3 and 4-7, the last four with their low nibbles in bytes 8-11 (scale low,
@@ -199,6 +303,18 @@ inline void Q6_K::decode(const std::byte* block, int16_t* scaled, int32_t*, floa
         }
       }
     }
+  }
+}
+
+inline void IQ4_XS::decode(const std::byte* block, int16_t* scaled, int32_t*, float* d, float*) {
+  *d = load_f16(block);
+  const auto high = load<uint16_t>(block + 2);
+  const auto* low = reinterpret_cast<const uint8_t*>(block + 4);
+  for (int j = 0; j < 8; ++j, scaled += 32) {
+    const int bits = (low[j / 2] >> (j % 2 * 4) & 15) | (high >> 2 * j & 3) << 4;
+    const auto scale = static_cast<int16_t>(bits - 32);
+    look_up(kCodesIQ4, block + 8 + 16 * j, scaled);
+    for (int i = 0; i < 32; ++i) scaled[i] = static_cast<int16_t>(scaled[i] * scale);
   }
 }
 

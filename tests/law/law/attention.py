@@ -41,6 +41,10 @@ def _write_q8(x):
     return out.reshape(rows, -1), bad.any(axis=1)
 
 
+def inverse(d):
+    return F32(1) / d
+
+
 def _write_q4(x):
     rows, n = x.shape
     b = x.reshape(rows, n // 32, 32)
@@ -50,7 +54,7 @@ def _write_q4(x):
     v = np.take_along_axis(b, at[..., None], axis=2)[..., 0]
     zero = bad | (np.abs(v) < matmul.TINY)
     d = np.where(zero, F32(0), v / F32(-8))
-    r = np.where(zero, F32(0), F32(1) / np.where(zero, F32(1), d))
+    r = np.where(zero, F32(0), inverse(np.where(zero, F32(1), d)))
     q = np.minimum(15, np.trunc(b * r[..., None] + F32(8.5))).astype(np.int32)
     h = E.f32_to_f16(d)
     bad |= (h & 0x7C00) == 0x7C00

@@ -63,7 +63,8 @@ inline void dot_rows(Int* acc, Codes w, const int8_t* q, int k) {
 // Form 32. A Format says how a block's sum starts, and adds the block's dots to it.
 struct Q8_0 {
   static constexpr bool kHasMin = false;
-  static constexpr int64_t kCodeBytes = tiles::kCodes8;
+  static constexpr int64_t kFactorBytes = tiles::kScale, kCodeBytes = tiles::kCodes8;
+  static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
   static Int start(const int16_t* sums) { return Simd::start_signed(sums); }
   template <int R, int T>
   static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
@@ -80,7 +81,9 @@ struct Q8_0 {
 template <int offset, bool has_min, bool fifth_bits>
 struct Nibbles {
   static constexpr bool kHasMin = has_min;
+  static constexpr int64_t kFactorBytes = has_min ? tiles::kScaleAndMin : tiles::kScale;
   static constexpr int64_t kCodeBytes = tiles::kCodes4 + (fifth_bits ? tiles::kFifthBits : 0);
+  static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
   static Int start(const int16_t* sums) {
     if constexpr (offset == 0) return Simd::zero_int();
     return Simd::dot_sums<offset>(sums);
@@ -110,6 +113,53 @@ using Q4_0 = Nibbles<8, false, false>;
 using Q4_1 = Nibbles<0, true, false>;
 using Q5_0 = Nibbles<16, false, true>;
 using Q5_1 = Nibbles<0, true, true>;
+
+// What an index stands for: the codes of IQ4_NL and IQ4_XS + 128, those of MXFP4 + 12.
+constexpr uint8_t kCodesIQ4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                   129, 141, 153, 166, 181, 197, 217, 241};
+constexpr uint8_t kCodesMXFP4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+// Four rows of nibbles are 32 elements: the low ones the first 16.
+template <const uint8_t* table, bool is_signed, int R, int T>
+inline void dot_indices(const std::byte* codes, int64_t tile_bytes, const int8_t* q,
+                        Int isum[][R]) {
+#pragma GCC unroll 4
+  for (int g = 0; g < 4; ++g) {
+    Codes low[T], high[T];
+#pragma GCC unroll 2
+    for (int t = 0; t < T; ++t) {
+      const Codes both = load_ahead(codes + t * tile_bytes + 64 * g);
+      low[t] = Simd::look_up(table, Simd::low_nibbles(both));
+      high[t] = Simd::look_up(table, Simd::high_nibbles(both));
+    }
+    dot_tiles<is_signed, R, T>(isum, low, q, 4 * g);
+    dot_tiles<is_signed, R, T>(isum, high, q, 16 + 4 * g);
+  }
+}
+
+struct IQ4_NL {
+  static constexpr bool kHasMin = false;
+  static constexpr int64_t kFactorBytes = tiles::kScale, kCodeBytes = tiles::kCodes4;
+  static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
+  static Int start(const int16_t* sums) { return Simd::start_signed(sums); }
+  template <int R, int T>
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
+    dot_indices<kCodesIQ4, true, R, T>(codes, tile_bytes, q, isum);
+  }
+};
+
+struct MXFP4 {
+  static constexpr bool kHasMin = false;
+  static constexpr int64_t kFactorBytes = tiles::kExponent, kCodeBytes = tiles::kCodes4;
+  static Float d(const std::byte* factors, int64_t b) {
+    return Simd::load_exponents(factors + 16 * b);
+  }
+  static Int start(const int16_t* sums) { return Simd::dot_sums<12>(sums); }
+  template <int R, int T>
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
+    dot_indices<kCodesMXFP4, false, R, T>(codes, tile_bytes, q, isum);
+  }
+};
 
 // The lanes of the law, of R rows by sixteen columns. bench/order_cost compiles this file with one
 // lane in place of eight, to see what the law's order costs; nothing else may.
@@ -152,7 +202,7 @@ struct Form32 {
     const int64_t n_blocks = n_in / 32;
     for (int64_t b0 = 0; b0 < n_blocks; b0 += tiles::kBlocksPerSegment) {
       const int64_t count = smaller(tiles::kBlocksPerSegment, n_blocks - b0);
-      const std::byte* codes = in + tiles::factor_bytes(count, Format::kHasMin);
+      const std::byte* codes = in + tiles::factor_bytes(count, Format::kFactorBytes);
       Float acc[T][R];
 #pragma GCC unroll 2
       for (int t = 0; t < T; ++t) {
@@ -171,7 +221,7 @@ struct Form32 {
         Format::template dots<R, T>(codes, tile_bytes, x.q + 32 * R * (b0 + b), isum);
 #pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
-          const Float d = Simd::load_f16(in + t * tile_bytes + 32 * b);
+          const Float d = Format::d(in + t * tile_bytes, b);
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r) {
             acc[t][r] = Simd::fma(Simd::to_float(isum[t][r]),
@@ -247,89 +297,212 @@ struct Q45_K {
   }
 };
 
-struct Q6_K {
-  static constexpr bool kHasMin = false;
-  static constexpr int64_t kBytes = tiles::Q6_K::kBytes;
-  using L = tiles::Q6_K;
-
-  // The codes of `quarters` quarters of a half, from k on: groups 4·part … 4·part + 3 of each,
-  // their scaled sums added to t. Quarters k and k + 2 share their nibbles, all four their upper
-  // bits; how many are done together is a matter of registers.
-  template <int quarters, int k, int R>
-  static void add(const std::byte* in, int half, int part, const int8_t* q, const Int* scales,
-                  Int* t) {
-    Int isum[quarters][R];
+// Types with a scale for every 16 elements: the codes of `quarters` quarters (of 32) of a half,
+// from k on, groups 4·part … 4·part + 3 of each; their scaled sums are added to t. The quarters of
+// a half share bytes; how many are done together is a matter of registers.
+template <typename Format, int quarters, int k, int R>
+inline void add_quarters(const std::byte* in, int half, int part, const int8_t* q,
+                         const Int* scales, Int* t) {
+  Int isum[quarters][R];
 #pragma GCC unroll 4
-    for (int i = 0; i < quarters; ++i) {
+  for (int i = 0; i < quarters; ++i) {
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) isum[i][r] = Simd::zero_int();
-    }
+    for (int r = 0; r < R; ++r) isum[i][r] = Simd::zero_int();
+  }
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const int g = 4 * part + i;
-      const std::byte* nibbles = in + L::kNibbles + 64 * (16 * half + 8 * (k & 1) + g);
-      const std::byte* uppers = in + L::kUpper + 64 * (8 * half + g);
-      const auto dots = [&](int j, Codes w) {
-        dot_rows<false, R>(isum[j], w, q, 32 * (k + j) + 4 * g);
-      };
-      if constexpr (quarters == 4) {
-        const Codes upper = load_ahead(uppers);
-        const Codes even = load_ahead(nibbles), odd = load_ahead(nibbles + 512);
-        dots(0, Simd::add_two_bits<0>(Simd::low_nibbles(even), upper));
-        dots(1, Simd::add_two_bits<1>(Simd::low_nibbles(odd), upper));
-        dots(2, Simd::add_two_bits<2>(Simd::high_nibbles(even), upper));
-        dots(3, Simd::add_two_bits<3>(Simd::high_nibbles(odd), upper));
+  for (int i = 0; i < 4; ++i) {
+    const int g = 4 * part + i;
+    Codes w[quarters];
+    Format::template codes<quarters, k>(in, half, g, w);
+#pragma GCC unroll 4
+    for (int j = 0; j < quarters; ++j) dot_rows<false, R>(isum[j], w[j], q, 32 * (k + j) + 4 * g);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < quarters; ++i) {
+    const Int scale = part == 0 ? Simd::shift_right<16>(Simd::shift_left<16>(scales[k + i]))
+                                : Simd::shift_right<16>(scales[k + i]);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) t[r] = Simd::mul_add(isum[i][r], scale, t[r]);
+  }
+}
+
+// pairs: the scales as signed bytes, [8][column][2], of 16 elements each.
+template <typename Format, int R>
+inline void add_superblock(const std::byte* in, const std::byte* pairs, const int8_t* q, Int* t) {
+  for (int half = 0; half < 2; ++half, q += 128 * R) {
+    Int scales[4];  // two int16 a column
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) scales[k] = Simd::widen_signed_pairs(pairs + 32 * (4 * half + k));
+    for (int part = 0; part < 2; ++part) {
+      if constexpr (4 * R <= kAccumulators) {
+        add_quarters<Format, 4, 0, R>(in, half, part, q, scales, t);
       } else {
-        const Codes upper = k == 0 ? load_ahead(uppers) : Simd::load_codes(uppers);
-        const Codes both = k < 2 ? load_ahead(nibbles) : Simd::load_codes(nibbles);
-        dots(0, Simd::add_two_bits<k>(k < 2 ? Simd::low_nibbles(both) : Simd::high_nibbles(both),
-                                      upper));
+        add_quarters<Format, 1, 0, R>(in, half, part, q, scales, t);
+        add_quarters<Format, 1, 1, R>(in, half, part, q, scales, t);
+        add_quarters<Format, 1, 2, R>(in, half, part, q, scales, t);
+        add_quarters<Format, 1, 3, R>(in, half, part, q, scales, t);
       }
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < quarters; ++i) {
-      const Int scale = part == 0 ? Simd::shift_right<16>(Simd::shift_left<16>(scales[k + i]))
-                                  : Simd::shift_right<16>(scales[k + i]);
+  }
+}
+
+// sum[r] += Σ_j factor_j·(minus Σ q of 16 elements), the factors as `pairs` above.
+template <int R>
+inline void dot_factors(const std::byte* pairs, const Rows<R>& x, int64_t s, Int* sum) {
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) t[r] = Simd::mul_add(isum[i][r], scale, t[r]);
+  for (int j = 0; j < 8; ++j) {
+    const Int factors = Simd::widen_signed_pairs(pairs + 32 * j);
+    const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) sum[r] = Simd::dot_pairs(sum[r], factors, sums + 2 * r);
+  }
+}
+
+// What codes stored as code + 2^offset_bits have too much.
+template <int offset_bits, int R>
+inline void take_offset(const std::byte* pairs, const Rows<R>& x, int64_t s, Int* t) {
+  Int sum[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) sum[r] = Simd::zero_int();
+  dot_factors<R>(pairs, x, s, sum);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) t[r] = Simd::add_int(t[r], Simd::shift_left<offset_bits>(sum[r]));
+}
+
+struct Q2_K {
+  static constexpr bool kHasMin = true;
+  static constexpr int64_t kBytes = tiles::Q2_K::kBytes;
+  using L = tiles::Q2_K;
+
+  template <int quarters, int k>
+  static void codes(const std::byte* in, int half, int g, Codes* w) {
+    const std::byte* at = in + L::kCodes + 64 * (8 * half + g);
+    const Codes all = k == 0 ? load_ahead(at) : Simd::load_codes(at);
+    w[0] = Simd::bits<2 * k, 3>(all);
+    if constexpr (quarters == 4) {
+      w[1] = Simd::bits<2, 3>(all);
+      w[2] = Simd::bits<4, 3>(all);
+      w[3] = Simd::bits<6, 3>(all);
+    }
+  }
+
+  template <int R>
+  static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int* minus_u) {
+    alignas(64) std::byte scale[256], min[256];
+    for (int i = 0; i < 256; ++i) {
+      scale[i] = in[L::kScales + i] & std::byte{15};
+      min[i] = in[L::kScales + i] >> 4;
+    }
+    add_superblock<Q2_K, R>(in, scale, x.q + 256 * R * s, t);
+    dot_factors<R>(min, x, s, minus_u);
+  }
+  static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
+  static Float dmin(const std::byte* in) { return Simd::load_f16(in + L::kDmin); }
+};
+
+// 32 scales of -32 … 31, each from four bits of a byte and two upper bits of another.
+inline void unpack_signed_scales(const std::byte* low, int low_at, const std::byte* upper,
+                                 int upper_at, std::byte* scale) {
+  using Bytes = uint8_t __attribute__((vector_size(32)));
+  Bytes l, u;
+  __builtin_memcpy(&l, low, 32);
+  __builtin_memcpy(&u, upper, 32);
+  l = ((l >> low_at & 15) | (u >> upper_at & 3) << 4) - 32;
+  __builtin_memcpy(scale, &l, 32);
+}
+
+struct Q3_K {
+  static constexpr bool kHasMin = false;
+  static constexpr int64_t kBytes = tiles::Q3_K::kBytes;
+  using L = tiles::Q3_K;
+
+  template <int quarters, int k>
+  static void codes(const std::byte* in, int half, int g, Codes* w) {
+    const std::byte* lows = in + L::kLow + 64 * (8 * half + g);
+    const std::byte* thirds = in + L::kThird + 64 * g;
+    const Codes low = k == 0 ? load_ahead(lows) : Simd::load_codes(lows);
+    const Codes third = Simd::shift_right_any(
+        k == 0 && half == 0 ? load_ahead(thirds) : Simd::load_codes(thirds), 4 * half);
+    w[0] = Simd::either(Simd::bits<2 * k, 3>(low), Simd::bits<k - 2, 4>(third));
+    if constexpr (quarters == 4) {
+      w[1] = Simd::either(Simd::bits<2, 3>(low), Simd::bits<-1, 4>(third));
+      w[2] = Simd::either(Simd::bits<4, 3>(low), Simd::bits<0, 4>(third));
+      w[3] = Simd::either(Simd::bits<6, 3>(low), Simd::bits<1, 4>(third));
     }
   }
 
   template <int R>
   static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int*) {
-    for (int half = 0; half < 2; ++half) {
-      const int8_t* q = x.q + 128 * R * (2 * s + half);
-      Int scales[4];  // of 16 elements each: two int16 a column
-#pragma GCC unroll 4
-      for (int k = 0; k < 4; ++k) {
-        scales[k] = Simd::widen_signed_pairs(in + L::kScales + 32 * (4 * half + k));
-      }
-      for (int part = 0; part < 2; ++part) {
-        if constexpr (4 * R <= kAccumulators) {
-          add<4, 0, R>(in, half, part, q, scales, t);
-        } else {
-          add<1, 0, R>(in, half, part, q, scales, t);
-          add<1, 1, R>(in, half, part, q, scales, t);
-          add<1, 2, R>(in, half, part, q, scales, t);
-          add<1, 3, R>(in, half, part, q, scales, t);
-        }
-      }
-    }
-    Int scaled_sums[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) scaled_sums[r] = Simd::zero_int();
+    alignas(64) std::byte scale[256];
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      const Int scales = Simd::widen_signed_pairs(in + L::kScales + 32 * j);
+      unpack_signed_scales(in + L::kScaleLow + 32 * (j % 4), j / 4 * 4,
+                           in + L::kScaleUpper + 32 * (j % 2), j / 2 * 2, scale + 32 * j);
+    }
+    add_superblock<Q3_K, R>(in, scale, x.q + 256 * R * s, t);
+    take_offset<2, R>(scale, x, s, t);
+  }
+  static Float d(const std::byte* in) {
+    return Simd::load_f16(in + L::kD);
+  }
+  static Float dmin(const std::byte*) {
+    return Simd::zero();
+  }
+};
+
+struct Q6_K {
+  static constexpr bool kHasMin = false;
+  static constexpr int64_t kBytes = tiles::Q6_K::kBytes;
+  using L = tiles::Q6_K;
+
+  // Quarters k and k + 2 share their nibbles, all four their upper bits.
+  template <int quarters, int k>
+  static void codes(const std::byte* in, int half, int g, Codes* w) {
+    const std::byte* nibbles = in + L::kNibbles + 64 * (16 * half + 8 * (k & 1) + g);
+    const std::byte* uppers = in + L::kUpper + 64 * (8 * half + g);
+    const Codes upper = k == 0 ? load_ahead(uppers) : Simd::load_codes(uppers);
+    const Codes both = k < 2 ? load_ahead(nibbles) : Simd::load_codes(nibbles);
+    w[0] = Simd::add_two_bits<k>(k < 2 ? Simd::low_nibbles(both) : Simd::high_nibbles(both), upper);
+    if constexpr (quarters == 4) {
+      const Codes odd = load_ahead(nibbles + 512);
+      w[1] = Simd::add_two_bits<1>(Simd::low_nibbles(odd), upper);
+      w[2] = Simd::add_two_bits<2>(Simd::high_nibbles(both), upper);
+      w[3] = Simd::add_two_bits<3>(Simd::high_nibbles(odd), upper);
+    }
+  }
+
+  template <int R>
+  static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int*) {
+    add_superblock<Q6_K, R>(in, in + L::kScales, x.q + 256 * R * s, t);
+    take_offset<5, R>(in + L::kScales, x, s, t);
+  }
+  static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
+  static Float dmin(const std::byte*) { return Simd::zero(); }
+};
+
+struct IQ4_XS {
+  static constexpr bool kHasMin = false;
+  static constexpr int64_t kBytes = tiles::IQ4_XS::kBytes;
+  using L = tiles::IQ4_XS;
+
+  template <int R>
+  static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int*) {
+    alignas(64) std::byte scale[128];  // [sub-block][column]
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {  // two sub-blocks
+      unpack_signed_scales(in + L::kLow + 32 * (j % 2), j / 2 * 4, in + L::kUpper, 2 * j,
+                           scale + 32 * j);
+    }
+    for (int j = 0; j < 8; ++j) {
+      Int isum[1][R];
       const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        scaled_sums[r] = Simd::dot_pairs(scaled_sums[r], scales, sums + 2 * r);
-      }
-    }
+      for (int r = 0; r < R; ++r) isum[0][r] = Simd::start_signed(sums + 2 * r);
+      dot_indices<kCodesIQ4, true, R, 1>(in + L::kNibbles + 256 * j, 0, x.q + 32 * R * (8 * s + j),
+                                         isum);
+      const Int own = Simd::widen_signed_bytes(scale + 16 * j);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {  // codes are stored as code + 32
-      t[r] = Simd::add_int(t[r], Simd::shift_left<5>(scaled_sums[r]));
+      for (int r = 0; r < R; ++r) t[r] = Simd::mul_add(isum[0][r], own, t[r]);
     }
   }
   static Float d(const std::byte* in) {
@@ -478,12 +651,22 @@ void matmul_quantized(const MatmulQuantizedArgs& args, Range items) {
       return product<Form32, Q5_1>(args, items);
     case TensorType::q8_0:
       return product<Form32, Q8_0>(args, items);
+    case TensorType::q2_k:
+      return product<Form256, Q2_K>(args, items);
+    case TensorType::q3_k:
+      return product<Form256, Q3_K>(args, items);
     case TensorType::q4_k:
       return product<Form256, Q45_K<false>>(args, items);
     case TensorType::q5_k:
       return product<Form256, Q45_K<true>>(args, items);
     case TensorType::q6_k:
       return product<Form256, Q6_K>(args, items);
+    case TensorType::iq4_nl:
+      return product<Form32, IQ4_NL>(args, items);
+    case TensorType::iq4_xs:
+      return product<Form256, IQ4_XS>(args, items);
+    case TensorType::mxfp4:
+      return product<Form32, MXFP4>(args, items);
     default:
       __builtin_trap();  // the executor asks activation_form first
   }

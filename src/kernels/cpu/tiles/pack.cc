@@ -21,18 +21,47 @@ int64_t block_bytes(TensorType type) {
       return 24;
     case TensorType::q8_0:
       return 34;
+    case TensorType::iq4_nl:
+      return 18;
+    case TensorType::mxfp4:
+      return 17;
+    case TensorType::q2_k:
+      return 84;
+    case TensorType::q3_k:
+      return 110;
     case TensorType::q4_k:
       return 144;
     case TensorType::q5_k:
       return 176;
     case TensorType::q6_k:
       return 210;
+    case TensorType::iq4_xs:
+      return 136;
+    default:
+      return 0;
+  }
+}
+// Bytes of sixteen columns' superblock; 0 for a type of form 32.
+int64_t superblock_bytes(TensorType type) {
+  switch (type) {
+    case TensorType::q2_k:
+      return Q2_K::kBytes;
+    case TensorType::q3_k:
+      return Q3_K::kBytes;
+    case TensorType::q4_k:
+      return Q45_K::kBytes4;
+    case TensorType::q5_k:
+      return Q45_K::kBytes5;
+    case TensorType::q6_k:
+      return Q6_K::kBytes;
+    case TensorType::iq4_xs:
+      return IQ4_XS::kBytes;
     default:
       return 0;
   }
 }
 bool is_superblock(TensorType type) {
-  return block_bytes(type) >= 144;
+  return superblock_bytes(type) > 0;
 }
 bool has_min(TensorType type) {
   return type == TensorType::q4_1 || type == TensorType::q5_1;
@@ -44,12 +73,13 @@ int64_t code_bytes(TensorType type) {
   if (type == TensorType::q8_0) return kCodes8;
   return kCodes4 + (has_fifth_bits(type) ? kFifthBits : 0);
 }
-int64_t segment_bytes(TensorType type, int64_t blocks) {
-  return factor_bytes(blocks, has_min(type)) + blocks * code_bytes(type);
+int64_t factors_of(TensorType type, int64_t blocks) {
+  return factor_bytes(blocks, type == TensorType::mxfp4 ? kExponent
+                              : has_min(type)           ? kScaleAndMin
+                                                        : kScale);
 }
-int64_t superblock_bytes(TensorType type) {
-  if (type == TensorType::q4_k) return Q45_K::kBytes4;
-  return type == TensorType::q5_k ? Q45_K::kBytes5 : Q6_K::kBytes;
+int64_t segment_bytes(TensorType type, int64_t blocks) {
+  return factors_of(type, blocks) + blocks * code_bytes(type);
 }
 
 int64_t tile_bytes(const Weight& w) {
@@ -80,9 +110,14 @@ void spread_bits(uint32_t bits, int64_t column, std::byte* to) {
 // One column's block of form 32 into place b of a segment of `blocks`.
 void pack_block(TensorType type, const std::byte* block, int64_t b, int64_t blocks, int64_t column,
                 std::byte* segment) {
+  std::byte* codes = segment + factors_of(type, blocks) + b * code_bytes(type);
+  if (type == TensorType::mxfp4) {
+    segment[16 * b + column] = *block;
+    spread(block + 1, 4, codes + 4 * column);
+    return;
+  }
   std::memcpy(segment + 32 * b + 2 * column, block, 2);
   if (has_min(type)) std::memcpy(segment + 32 * (blocks + b) + 2 * column, block + 2, 2);
-  std::byte* codes = segment + factor_bytes(blocks, has_min(type)) + b * code_bytes(type);
   const std::byte* in = block + (has_min(type) ? 4 : 2);
   if (type == TensorType::q8_0) {
     spread(in, 8, codes + 4 * column, 0x80808080u);
@@ -108,6 +143,47 @@ uint32_t gather_bit(const std::byte* bytes, int bit) {
     out |= static_cast<uint32_t>(eight) << (8 * k);
   }
   return out;
+}
+
+void pack_q2_k(const std::byte* block, int64_t column, std::byte* out) {
+  std::memcpy(out + Q2_K::kD + 2 * column, block + 80, 2);
+  std::memcpy(out + Q2_K::kDmin + 2 * column, block + 82, 2);
+  for (int j = 0; j < 8; ++j) {
+    std::memcpy(out + Q2_K::kScales + 32 * j + 2 * column, block + 2 * j, 2);
+  }
+  spread(block + 16, 16, out + Q2_K::kCodes + 4 * column);
+}
+
+void pack_q3_k(const std::byte* block, int64_t column, std::byte* out) {
+  std::memcpy(out + Q3_K::kD + 2 * column, block + 108, 2);
+  // Twelve bytes: low nibbles of scales 0-7 (low) and 8-15 (high) in 0-7, upper bits of scales j,
+  // j + 4, j + 8, j + 12 in 8 + j. Two neighbours are a pair.
+  for (int i = 0; i < 4; ++i) {
+    std::memcpy(out + Q3_K::kScaleLow + 32 * i + 2 * column, block + 96 + 2 * i, 2);
+  }
+  for (int i = 0; i < 2; ++i) {
+    std::memcpy(out + Q3_K::kScaleUpper + 32 * i + 2 * column, block + 104 + 2 * i, 2);
+  }
+  spread(block, 8, out + Q3_K::kThird + 4 * column);
+  spread(block + 32, 16, out + Q3_K::kLow + 4 * column);
+}
+
+void pack_iq4_xs(const std::byte* block, int64_t column, std::byte* out) {
+  std::memcpy(out + IQ4_XS::kD + 2 * column, block, 2);
+  // The file's six bytes: two bits of scales 0-3 and 4-7 in bytes 0 and 1, low nibbles of scales 2i
+  // and 2i + 1 in 2 + i.
+  uint8_t b[6];
+  std::memcpy(b, block + 2, 6);
+  const auto upper = [&b](int j) { return b[j / 4] >> (j % 4 * 2) & 3; };
+  const auto low = [&b](int j) { return b[2 + j / 2] >> (j % 2 * 4) & 15; };
+  for (int i = 0; i < 2; ++i) {
+    out[IQ4_XS::kUpper + 16 * i + column] = static_cast<std::byte>(
+        upper(i) | upper(i + 2) << 2 | upper(i + 4) << 4 | upper(i + 6) << 6);
+  }
+  for (int i = 0; i < 4; ++i) {
+    out[IQ4_XS::kLow + 16 * i + column] = static_cast<std::byte>(low(i) | low(i + 4) << 4);
+  }
+  spread(block + 8, 32, out + IQ4_XS::kNibbles + 4 * column);
 }
 
 void pack_q45_k(bool fifth, const std::byte* block, int64_t column, std::byte* out) {
@@ -141,8 +217,18 @@ void pack_q6_k(const std::byte* block, int64_t column, std::byte* out) {
 }
 
 void pack_superblock(TensorType type, const std::byte* block, int64_t column, std::byte* out) {
-  if (type == TensorType::q6_k) return pack_q6_k(block, column, out);
-  pack_q45_k(type == TensorType::q5_k, block, column, out);
+  switch (type) {
+    case TensorType::q2_k:
+      return pack_q2_k(block, column, out);
+    case TensorType::q3_k:
+      return pack_q3_k(block, column, out);
+    case TensorType::q6_k:
+      return pack_q6_k(block, column, out);
+    case TensorType::iq4_xs:
+      return pack_iq4_xs(block, column, out);
+    default:
+      return pack_q45_k(type == TensorType::q5_k, block, column, out);
+  }
 }
 
 void pack_tile(const Weight& w, int64_t tile, std::byte* out) {

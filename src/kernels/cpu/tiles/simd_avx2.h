@@ -25,6 +25,13 @@ struct Simd {
   static Float load_f16(const std::byte* x) {
     return {_mm256_cvtph_ps(half(x)), _mm256_cvtph_ps(half(x + 16))};
   }
+  static Float load_exponents(const std::byte* x) {
+    const __m256i least = _mm256_set1_epi32(0x00400000);
+    const Int twice = max_int(shift_left<23>(widen_bytes(x)), {least, least});
+    const __m256 half_of = _mm256_set1_ps(0.5f);
+    return {_mm256_mul_ps(_mm256_castsi256_ps(twice.lo), half_of),
+            _mm256_mul_ps(_mm256_castsi256_ps(twice.hi), half_of)};
+  }
   static Float load_floats(const float* x) { return {_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8)}; }
   static void store(float* x, Float v) {
     _mm256_storeu_ps(x, v.lo);
@@ -78,6 +85,22 @@ struct Simd {
   }
   static Codes high_nibbles(Codes x) {
     return and_bytes({_mm256_srli_epi16(x.lo, 4), _mm256_srli_epi16(x.hi, 4)}, 15);
+  }
+  template <int n, int mask>
+  static Codes bits(Codes x) {
+    const auto moved = [](__m256i v) {
+      return n < 0 ? _mm256_slli_epi16(v, n < 0 ? -n : 0) : _mm256_srli_epi16(v, n < 0 ? 0 : n);
+    };
+    return and_bytes({moved(x.lo), moved(x.hi)}, mask);
+  }
+  static Codes shift_right_any(Codes x, int n) {
+    const __m128i count = _mm_cvtsi32_si128(n);
+    return {_mm256_srl_epi16(x.lo, count), _mm256_srl_epi16(x.hi, count)};
+  }
+  static Codes look_up(const uint8_t* table, Codes indices) {
+    const __m256i twice =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return {_mm256_shuffle_epi8(twice, indices.lo), _mm256_shuffle_epi8(twice, indices.hi)};
   }
   static Codes add_fifth_bits(Codes x, const std::byte* bits) {
     return {_mm256_add_epi8(x.lo, sixteens(load<int32_t>(bits))),
@@ -148,6 +171,10 @@ struct Simd {
   static Int widen_bytes(const std::byte* x) {
     const __m128i bytes = half(x);
     return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+  }
+  static Int widen_signed_bytes(const std::byte* x) {
+    const __m128i bytes = half(x);
+    return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
   }
   static Int widen_bytes_twice(const std::byte* x) {
     const Int v = widen_bytes(x);

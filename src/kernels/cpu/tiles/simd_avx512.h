@@ -21,6 +21,11 @@ struct Simd {
   static Float load_f16(const std::byte* x) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
   }
+  // Sixteen bytes e to 2^(e - 128): subnormal for 0 and 1, infinite for 255.
+  static Float load_exponents(const std::byte* x) {
+    const Int twice = max_int(shift_left<23>(widen_bytes(x)), _mm512_set1_epi32(0x00400000));
+    return _mm512_mul_ps(_mm512_castsi512_ps(twice), _mm512_set1_ps(0.5f));
+  }
   static Float load_floats(const float* x) { return _mm512_loadu_ps(x); }
   static void store(float* x, Float v) { _mm512_storeu_ps(x, v); }
   static float max(Float v) { return _mm512_reduce_max_ps(v); }
@@ -67,6 +72,22 @@ struct Simd {
   }
   static Codes high_nibbles(Codes x) {
     return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+  }
+  // Bits n … of every byte that `mask` has room for, moved to bit 0; to the left where n < 0.
+  template <int n, int mask>
+  static Codes bits(Codes x) {
+    const Codes moved =
+        n < 0 ? _mm512_slli_epi16(x, n < 0 ? -n : 0) : _mm512_srli_epi16(x, n < 0 ? 0 : n);
+    return _mm512_and_si512(moved, _mm512_set1_epi8(mask));
+  }
+  // Every byte's bits from `n` on, below bits of its neighbour.
+  static Codes shift_right_any(Codes x, int n) {
+    return _mm512_srl_epi16(x, _mm_cvtsi32_si128(n));
+  }
+  // Indices 0 … 15 to what the table holds.
+  static Codes look_up(const uint8_t* table, Codes indices) {
+    return _mm512_shuffle_epi8(
+        _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))), indices);
   }
   // Adds 16 to the codes whose bit of the 64 at `bits` is set.
   static Codes add_fifth_bits(Codes x, const std::byte* bits) {
@@ -126,6 +147,10 @@ struct Simd {
   // 16 bytes to 16 × int32
   static Int widen_bytes(const std::byte* x) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+  }
+  // 16 signed bytes to 16 × int32
+  static Int widen_signed_bytes(const std::byte* x) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
   }
   // 16 bytes to 16 × two equal int16
   static Int widen_bytes_twice(const std::byte* x) {
