@@ -27,7 +27,7 @@ class Completion(CliTest):
 
     def test_json_has_every_documented_field(self):
         out = self.json("run", "-m", SMOLLM2, "-p", "One two three", "-n", 6, "-s", 7, "--spec-type", "ngram")
-        self.assertEqual(list(out), ["schema", "prompt", "text", "ids", "finish", "stop_string", "seed", "result"])
+        self.assertEqual(list(out), ["schema", "prompt", "text", "ids", "finish", "stop_string", "seed", "load", "result"])
         self.assertEqual((out["schema"], out["seed"], out["finish"], len(out["ids"])), ("lockstep.run/1", 7, "length", 6))
         result = out["result"]
         for key in ("prompt_tokens", "cached_tokens", "generated_tokens", "token_sha256", "ttft_ms", "decode_ms",
