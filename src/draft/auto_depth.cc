@@ -211,6 +211,12 @@ bool AutoDepth::affords(double ms) const {
   return spent_ms_ + ms <= kProbeShare * all_ms_ + kProbePasses * passes_.at(1);
 }
 
+// What a pass without a draft costs is what all is held against. To see it costs no more than that
+// pass, whatever is given up for it.
+bool AutoDepth::plain_wanted() const {
+  return !passes_.known() || (passes_.uncertain(1) && affords(passes_.at(1)));
+}
+
 int AutoDepth::ask(int room) {
   ++step_;
   step_ms_ = 0;
@@ -219,7 +225,10 @@ int AutoDepth::ask(int room) {
   looking_ = false;
   const int most = std::clamp(room, 0, kMaxDepth);
   if (most == 0) return 0;
-  if (drafts_seen_ == 0 || !passes_.known()) return std::min(most, kFirstAsk);
+  // choose() will take none, to see what plain decoding costs: a look is enough. (That costs no
+  // more than a plain pass, whatever it gives up.)
+  if (!passes_.known() || (passes_.uncertain(1) && affords(passes_.at(1)))) return 1;
+  if (drafts_seen_ == 0) return std::min(most, kFirstAsk);
   std::array<double, kMaxDepth> p{};
   for (size_t i = 0; i < p.size(); ++i) {
     p[i] = leaning(place_right_[i], place_all_[i], i > 0 ? p[i - 1] : kPriorRight);
@@ -271,11 +280,12 @@ void AutoDepth::observe_draft(int asked, double ms) {
   if (asked < 1 || !is_time(ms)) return;
   step_ms_ += ms;
   if (looking_) spent_ms_ += ms;
-  // A source that was not asked for a while reads first what it missed.
-  const bool caught_up = !catching_up_ && last_asked_ == step_ - 1;
-  if (caught_up || (!catching_up_ && drafts_seen_ == 0)) {
+  // A source that was not asked for a while reads first what it missed: its time counts only where
+  // it is less than was thought.
+  const double token_ms = ms / asked;
+  const bool caught_up = last_asked_ == step_ - 1;
+  if (!catching_up_ && (caught_up || drafts_seen_ == 0 || token_ms < draft_token_ms_)) {
     // A mean, since a source may do much work or none (a chain); one disturbance counts for little.
-    const double token_ms = ms / asked;
     const double counted =
         drafts_seen_ > 0 ? std::min(token_ms, kMostRise * draft_token_ms_ + 1e-6) : token_ms;
     drafts_seen_ = std::min<int64_t>(drafts_seen_ + 1, kDraftsKept);
@@ -289,7 +299,7 @@ int AutoDepth::choose(const Proposal& proposal, int asked) {
   const int most = std::min({static_cast<int>(proposal.tokens.size()), asked, kMaxDepth});
   if (asked > 0) followed_.push_back({proposal, asked, 0});
   if (most < 1) return 0;
-  if (!passes_.known()) return 0;  // what a pass without a draft costs is what all is held against
+  if (!passes_.known()) return 0;
   std::array<double, kMaxDepth> p{};
   for (int i = 0; i < most; ++i) {
     p[static_cast<size_t>(i)] =
@@ -301,20 +311,23 @@ int AutoDepth::choose(const Proposal& proposal, int asked) {
   for (int depth = 1; depth <= most; ++depth) {
     if (worth(depth, passes_.at(1 + depth)) > worth(best, passes_.at(1 + best))) best = depth;
   }
-  // A width whose cost is a guess may be worth a try: of those that could be better, the one that
-  // loses least where it is not. That of plain decoding has to be known.
   const double sure = worth(best, passes_.at(1 + best));
-  const double gain = kProbeGain * expected_tokens(p, best);
-  const bool plain_uncertain = passes_.uncertain(1);
   int probe = best;
-  double least_loss = std::numeric_limits<double>::infinity();
-  for (int depth = 0; depth <= (plain_uncertain ? 0 : most); ++depth) {
-    if (depth == best || !passes_.uncertain(1 + depth)) continue;
-    if (!plain_uncertain && worth(depth, passes_.at_least(1 + depth)) <= sure + gain) continue;
-    const double loss = std::max(0.0, sure - worth(depth, passes_.at(1 + depth))) / rate;
-    if (loss < least_loss && affords(loss)) {
-      least_loss = loss;
-      probe = depth;
+  if (plain_wanted()) {
+    probe = 0;
+  } else {
+    // A width whose cost is a guess may be worth a try: of those that could be better, the one that
+    // loses least where it is not.
+    const double gain = kProbeGain * expected_tokens(p, best);
+    double least_loss = std::numeric_limits<double>::infinity();
+    for (int depth = 1; depth <= most; ++depth) {
+      if (depth == best || !passes_.uncertain(1 + depth)) continue;
+      if (worth(depth, passes_.at_least(1 + depth)) <= sure + gain) continue;
+      const double loss = std::max(0.0, sure - worth(depth, passes_.at(1 + depth))) / rate;
+      if (loss < least_loss && affords(loss)) {
+        least_loss = loss;
+        probe = depth;
+      }
     }
   }
   if (probe != best) probe_expected_ = expected_tokens(p, probe) - sure;

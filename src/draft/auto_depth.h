@@ -108,6 +108,7 @@ class AutoDepth {
   double tokens_per_ms() const;
   double expected_tokens(std::span<const double> probabilities, int depth) const;
   bool affords(double ms) const;
+  bool plain_wanted() const;
 
   CostCurve passes_;           // by width
   double draft_token_ms_ = 0;  // of drafting, for each token asked for

@@ -214,7 +214,7 @@ class Planner {
                  [this, self](const Case&) { return drafter(self); });
     }
     for (const int depth : depths({8})) {
-      draft_line("chain:replay+ngram", depth, both, false, [this](const Case& of) -> SourceMaker {
+      draft_line("chain:replay+ngram", depth, both, true, [this](const Case& of) -> SourceMaker {
         return [first = replay(of, 0.7)](const Trace& plain) {
           return std::make_shared<draft::ChainSource>(
               draft::Sources{std::make_shared<Shortened>(first(plain), 2),
@@ -223,12 +223,13 @@ class Planner {
       });
     }
     for (const int depth : depths({6})) {
-      draft_line("chain:ngram+model", depth, both, true, [this, self](const Case&) -> SourceMaker {
-        return [rest = drafter(self)](const Trace& plain) {
-          return std::make_shared<draft::ChainSource>(
-              draft::Sources{std::make_shared<draft::NgramSource>(), rest(plain)});
-        };
-      });
+      draft_line("chain:ngram+model", depth, Needs().accept(), true,
+                 [this, self](const Case&) -> SourceMaker {
+                   return [rest = drafter(self)](const Trace& plain) {
+                     return std::make_shared<draft::ChainSource>(
+                         draft::Sources{std::make_shared<draft::NgramSource>(), rest(plain)});
+                   };
+                 });
     }
     add("draft replay n=auto", both, [this](Prover& prover, Line& line) {
       for (const Case& of : {repetitive("T=0", greedy_), repetitive("T=1.5", hot_),
