@@ -269,7 +269,9 @@ int AutoDepth::ask(int room) {
     ++n;
   }
   if (n > 0) return n;
-  // Plain decoding wins. Now and then see whether it still would.
+  // Plain decoding wins. Now and then see whether it still would: at a bounded share of all time.
+  // (A source that has to read what it missed may take more at once; it is looked at so much later
+  // then.)
   const int look = std::min(most, kLook);
   if (!affords(draft_ms(look))) return 0;
   looking_ = true;
