@@ -275,6 +275,19 @@ void Flags::integer(std::string_view name, std::optional<int64_t>& target, int64
   });
 }
 
+void Flags::integer_or(std::string_view word, std::string_view name, std::optional<int64_t>& target,
+                       int64_t min, int64_t max) {
+  bind(name, [&target, word, min, max](const Given& given) {
+    target.reset();
+    if (given.value == word) return;
+    target = parse_integer(given.value);
+    if (!target) bad_use(fmt::format("{}: neither a whole number nor {}", given.shown, word));
+    if (*target < min || *target > max) {
+      bad_use(fmt::format("{}: out of range; give {} to {}, or {}", given.shown, min, max, word));
+    }
+  });
+}
+
 void Flags::number(std::string_view name, std::optional<double>& target, double min, double max) {
   bind(name, [&target, min, max](const Given& given) { target = checked_number(given, min, max); });
 }

@@ -34,6 +34,9 @@ class Flags {
   void text(std::string_view name, std::optional<Given>& target);  // for values that messages quote
   void texts(std::string_view name, std::vector<std::string>& target);
   void integer(std::string_view name, std::optional<int64_t>& target, int64_t min, int64_t max);
+  // A number, or a word in its place, which leaves no number.
+  void integer_or(std::string_view word, std::string_view name, std::optional<int64_t>& target,
+                  int64_t min, int64_t max);
   void number(std::string_view name, std::optional<double>& target, double min, double max);
   // Numbers with commas between them; with `none` that word too, which is an empty list.
   void integers(std::string_view name, std::optional<std::vector<int64_t>>& target, int64_t min,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "decode/result.h"
+#include "draft/auto_depth.h"
 #include "draft/factory.h"
 #include "engine.h"
 #include "output.h"
@@ -19,7 +20,6 @@ namespace lockstep::app {
 namespace {
 
 constexpr double kFloatMax = std::numeric_limits<float>::max();
-constexpr int64_t kDefaultDraft = 3;  // llama.cpp b11434's
 
 void set(float& target, const std::optional<double>& value) {
   if (value) target = static_cast<float>(*value);
@@ -42,7 +42,7 @@ std::pair<int32_t, float> parse_bias(const std::string& text) {
                       shorten(text)));
 }
 
-std::vector<draft::SourceKind> parse_types(const Given& types) {
+std::vector<draft::SourceChain> parse_types(const Given& types) {
   try {
     return draft::parse_spec_types(types.value);
   } catch (const Error& error) {
@@ -99,19 +99,21 @@ sample::Parameters SamplingOptions::make(const text::Tokenizer& tokenizer) const
 void DraftOptions::bind(Flags& flags) {
   flags.text("--model-draft", model);
   flags.text("--spec-type", types);
-  flags.integer("--spec-draft-n-max", n_max, 0, 511);
+  flags.integer_or("auto", "--spec-draft-n-max", n_max, 0, 511);
   flags.integer("--spec-draft-n-min", n_min, 0, 511);
   flags.number("--spec-draft-p-min", p_min, 0, 1);
 }
 
 decode::DepthPolicy DraftOptions::depth() const {
   decode::DepthPolicy depth;
-  depth.n_max = static_cast<int>(n_max.value_or(kDefaultDraft));
+  depth.automatic = !n_max;
+  depth.n_max = static_cast<int>(n_max.value_or(draft::AutoDepth::kMaxDepth));
   depth.n_min = static_cast<int>(n_min.value_or(0));
   depth.p_min = static_cast<float>(p_min.value_or(0));
   if (depth.n_min > depth.n_max) {
     bad_use(fmt::format("--spec-draft-n-min {} is more than --spec-draft-n-max {}", depth.n_min,
-                        depth.n_max));
+                        depth.automatic ? fmt::format("auto, at most {}", depth.n_max)
+                                        : std::to_string(depth.n_max)));
   }
   return depth;
 }
@@ -119,9 +121,16 @@ decode::DepthPolicy DraftOptions::depth() const {
 std::shared_ptr<draft::Source> DraftOptions::open(const model::Model& target,
                                                   const text::Tokenizer& tokenizer,
                                                   std::shared_ptr<kernels::Backend> backend) const {
-  const std::vector<draft::SourceKind> kinds = types   ? parse_types(*types)
-                                               : model ? std::vector{draft::SourceKind::model}
-                                                       : std::vector<draft::SourceKind>{};
+  std::vector<draft::SourceChain> chains;
+  if (types) {
+    chains = parse_types(*types);
+  } else if (model) {
+    chains = {{draft::SourceKind::model}};
+  }
+  std::vector<draft::SourceKind> kinds;
+  for (const draft::SourceChain& chain : chains) {
+    kinds.insert(kinds.end(), chain.begin(), chain.end());
+  }
   for (const draft::SourceKind kind : kinds) {
     if (kind == draft::SourceKind::replay) {
       bad_use(fmt::format(
@@ -141,7 +150,7 @@ std::shared_ptr<draft::Source> DraftOptions::open(const model::Model& target,
   config.backend = std::move(backend);
   config.target_n_vocab = target.graph().n_vocab;
   config.model.p_min = static_cast<float>(p_min.value_or(0));
-  return draft::make_source(kinds, config);
+  return draft::make_source(chains, config);
 }
 
 std::string Answer::finish_name() const {

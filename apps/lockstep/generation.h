@@ -31,7 +31,7 @@ struct SamplingOptions {
 
 struct DraftOptions {
   std::optional<Given> model, types;
-  std::optional<int64_t> n_max, n_min;
+  std::optional<int64_t> n_max, n_min;  // n_max: none is auto
   std::optional<double> p_min;
 
   void bind(Flags& flags);

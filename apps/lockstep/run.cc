@@ -130,7 +130,8 @@ ExitCode run(const RunOptions& o) {
   session_options.sampling = o.sampling.make(tokenizer);
   session_options.sampling.validate(model->graph().n_vocab);
   session_options.source = o.drafts.open(*model, tokenizer, backend);
-  session_options.depth = o.drafts.depth();
+  const decode::DepthPolicy depth = o.drafts.depth();
+  if (session_options.source) session_options.depth = depth;
   session_options.max_tokens = std::max<int64_t>(-1, o.tokens.value_or(-1));
   session_options.is_end = [&tokenizer](int32_t id) { return tokenizer.is_eog(id); };
   decode::Session session(model, backend, session_options);

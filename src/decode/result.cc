@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/sha256.h"
 #include "kernels/types.h"
@@ -18,6 +19,23 @@ static_assert(std::endian::native == std::endian::little, "ids are hashed as lit
 
 double rate(int64_t tokens, double ms) {
   return tokens > 0 && ms > 0.0 ? 1000.0 * static_cast<double>(tokens) / ms : 0.0;
+}
+
+int64_t sum(const std::vector<int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+// accepted / proposed, by place; null where nothing was proposed.
+Json shares(const std::vector<int64_t>& accepted, const std::vector<int64_t>& proposed) {
+  Json list = Json::array();
+  for (size_t i = 0; i < proposed.size(); ++i) {
+    if (proposed[i] == 0) {
+      list.push_back(nullptr);
+    } else {
+      list.push_back(static_cast<double>(accepted[i]) / static_cast<double>(proposed[i]));
+    }
+  }
+  return list;
 }
 
 // The shortest decimal that reads back as the same binary32: 0.8, not 0.800000011920929.
@@ -121,7 +139,7 @@ Json to_json(const Identity& identity) {
           {"v_type", identity.v_type},
           {"draft", draft},
           {"depth",
-           {{"policy", "fixed"},
+           {{"policy", identity.depth.automatic ? "auto" : "fixed"},
             {"n_max", identity.depth.n_max},
             {"n_min", identity.depth.n_min},
             {"p_min", decimal(identity.depth.p_min)}}},
@@ -131,10 +149,12 @@ Json to_json(const Identity& identity) {
 }
 
 Json to_json(const Result& result) {
-  Json per_position = Json::array();
-  for (size_t i = 0; i < result.draft.proposed_at.size(); ++i) {
-    per_position.push_back(static_cast<double>(result.draft.accepted_at[i]) /
-                           static_cast<double>(std::max<int64_t>(result.draft.proposed_at[i], 1)));
+  Json parts = Json::array();
+  for (const DraftCounts::Part& part : result.draft.parts) {
+    parts.push_back({{"source", part.source},
+                     {"drafted", sum(part.proposed_at)},
+                     {"accepted", sum(part.accepted_at)},
+                     {"per_position", shares(part.accepted_at, part.proposed_at)}});
   }
   Json json = {{"prompt_tokens", result.prompt_tokens},
                {"cached_tokens", result.cached_tokens},
@@ -149,7 +169,9 @@ Json to_json(const Result& result) {
                  {"steps", result.draft.steps},
                  {"drafted", result.draft.drafted},
                  {"accepted", result.draft.accepted},
-                 {"per_position", per_position},
+                 {"per_position", shares(result.draft.accepted_at, result.draft.proposed_at)},
+                 {"depths", result.draft.depths},
+                 {"parts", parts},
                  {"mean_accepted_len", result.mean_accepted_len()}}},
                {"phases_ms",
                 {{"prompt", result.phases.prompt},

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
+#include "draft/auto_depth.h"
 #include "draft/lane.h"
 
 namespace lockstep::decode {
@@ -98,15 +100,17 @@ struct Session::Impl {
   Lane::Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row);
   bool run_chunk(int64_t rows);
   void keep_one_pending();
-  std::vector<int32_t> propose();
+  double now_ms() const;
+  draft::Proposal propose();
   void accept(std::span<const int32_t> drafted, const Lane::Outcome& outcome, Step& step);
-  void count(const Step& step);
+  void count(const Step& step, std::span<const uint8_t> parts);
   Finish limit_reached() const;
   void set_fault(std::string where);
 
   SessionOptions options;
   Lane lane;
   sample::Sampler sampler;
+  std::optional<draft::AutoDepth> control;  // where the depth is automatic
 
   // State holds the rows of history[0, kv.size()); kv.size() < history.size() between calls.
   std::vector<int32_t> history;
@@ -126,7 +130,9 @@ void Session::Impl::adopt_source(std::shared_ptr<draft::Source> source, DepthPol
   check_depth(depth);
   options.source = std::move(source);
   options.depth = depth;
+  control.reset();
   if (!options.source) return;
+  if (depth.automatic) control.emplace();
   options.source->truncate(0);  // whatever it has seen belongs to another history
   options.source->set_sampling(options.sampling);
 }
@@ -161,7 +167,13 @@ void Session::Impl::start(int64_t cached, Clock::time_point now) {
   finish = limit_reached();
   fault.clear();
   counts = {};
-  if (options.source) counts.source = options.source->name();
+  if (options.source) {
+    counts.source = options.source->name();
+    for (std::string& part : options.source->parts()) {
+      counts.parts.push_back({.source = std::move(part), .proposed_at = {}, .accepted_at = {}});
+    }
+  }
+  if (control) control->forget_text();
   phases = {};
   first_tokens = 0;
   begun = now;
@@ -205,16 +217,24 @@ void Session::Impl::keep_one_pending() {
   if (!history.empty() && kv.size() >= size()) kv.truncate(kv.reusable(size() - 1));
 }
 
+double Session::Impl::now_ms() const {
+  if (options.clock_ms) return options.clock_ms();
+  return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
+}
+
 // The draft of this step: no longer than can be committed with one token more.
-std::vector<int32_t> Session::Impl::propose() {
+draft::Proposal Session::Impl::propose() {
   if (!options.source || options.depth.n_max == 0) return {};
   int64_t room = options.context - size();
   if (options.max_tokens >= 0) room = std::min(room, options.max_tokens - generated());
-  const auto n = static_cast<int>(std::min<int64_t>(options.depth.n_max, room - 1));
+  const auto most = static_cast<int>(std::min<int64_t>(options.depth.n_max, room - 1));
+  const int n = control ? control->ask(most) : most;
   if (n < 1 || n < options.depth.n_min) return {};
   const Stopwatch watch(phases.draft);
+  const double start = now_ms();
   draft::Proposal proposal = options.source->propose(history, n);
-  std::vector<int32_t>& tokens = proposal.tokens;
+  if (control) control->observe_draft(n, now_ms() - start);
+  const std::vector<int32_t>& tokens = proposal.tokens;
   size_t length = std::min(tokens.size(), static_cast<size_t>(n));
   for (size_t i = 0; i < length; ++i) {
     const bool known = tokens[i] >= 0 && tokens[i] < lane.n_vocab();
@@ -222,9 +242,10 @@ std::vector<int32_t> Session::Impl::propose() {
         i < proposal.confidence.size() && proposal.confidence[i] < options.depth.p_min;
     if (!known || unsure) length = i;
   }
-  if (length < static_cast<size_t>(options.depth.n_min)) length = 0;
-  tokens.resize(length);
-  return std::move(tokens);
+  proposal.cut(length);
+  if (control) proposal.cut(static_cast<size_t>(control->choose(proposal, n)));
+  if (std::ssize(proposal.tokens) < options.depth.n_min) proposal.cut(0);
+  return proposal;
 }
 
 // Samples row after row for as long as the draft agrees, and commits what was sampled.
@@ -255,17 +276,26 @@ void Session::Impl::accept(std::span<const int32_t> drafted, const Lane::Outcome
   }
 }
 
-void Session::Impl::count(const Step& step) {
+void Session::Impl::count(const Step& step, std::span<const uint8_t> parts) {
   ++counts.steps;
   counts.drafted += step.drafted;
   counts.accepted += step.accepted;
-  const auto add = [](std::vector<int64_t>& at, int n) {
-    if (at.size() < static_cast<size_t>(n)) at.resize(static_cast<size_t>(n));
-    for (int i = 0; i < n; ++i) ++at[static_cast<size_t>(i)];
+  const auto count_at = [](std::vector<int64_t>& at, int i) {
+    if (at.size() <= static_cast<size_t>(i)) at.resize(static_cast<size_t>(i) + 1);
+    ++at[static_cast<size_t>(i)];
   };
-  add(counts.proposed_at, step.drafted);
-  add(counts.accepted_at, step.accepted);
+  count_at(counts.depths, step.drafted);
+  for (int i = 0; i < step.drafted; ++i) {
+    const size_t part = parts.empty() ? 0 : parts[static_cast<size_t>(i)];
+    const bool accepted = i < step.accepted;
+    count_at(counts.proposed_at, i);
+    if (accepted) count_at(counts.accepted_at, i);
+    if (part >= counts.parts.size()) continue;
+    count_at(counts.parts[part].proposed_at, i);
+    if (accepted) count_at(counts.parts[part].accepted_at, i);
+  }
   counts.accepted_at.resize(counts.proposed_at.size());
+  for (DraftCounts::Part& part : counts.parts) part.accepted_at.resize(part.proposed_at.size());
 }
 
 Session::Session(std::shared_ptr<const model::Model> model,
@@ -299,7 +329,8 @@ Step Session::step() {
   step.finish = s.finish;
   if (s.finish != Finish::none) return step;
 
-  const std::vector<int32_t> drafted = s.propose();
+  const draft::Proposal proposal = s.propose();
+  const std::vector<int32_t>& drafted = proposal.tokens;
   step.drafted = static_cast<int>(drafted.size());
   const int64_t waiting = s.pending();
   std::vector<int32_t> rows(s.history.end() - static_cast<ptrdiff_t>(waiting), s.history.end());
@@ -307,7 +338,12 @@ Step Session::step() {
   Lane::Outcome outcome;
   {
     const Stopwatch watch(waiting > 1 ? s.phases.prompt : s.phases.verify);
+    const double start = s.now_ms();
     outcome = s.run(rows, waiting - 1);
+    // Prompt rows cost otherwise: their logits are not wanted.
+    if (s.control && waiting == 1) {
+      s.control->observe_pass(static_cast<int>(rows.size()), s.now_ms() - start);
+    }
   }
   s.accept(drafted, outcome, step);
   {
@@ -315,7 +351,8 @@ Step Session::step() {
     // All rows of the history but the last token's, which waits for the next pass.
     s.lane.commit(std::min(outcome.good_rows, s.size() - 1 - s.lane.kv().size()));
   }
-  s.count(step);
+  s.count(step, proposal.part);
+  if (s.control) s.control->observe_tokens(step.tokens);
   if (!step.tokens.empty()) {
     s.last_token = Clock::now();
     if (s.first_tokens == 0) {
@@ -403,6 +440,9 @@ void Session::set_source(std::shared_ptr<draft::Source> source, DepthPolicy dept
   impl_->adopt_source(std::move(source), depth);
 }
 
+void Session::set_clock(std::function<double()> clock_ms) {
+  impl_->options.clock_ms = std::move(clock_ms);
+}
 void Session::set_max_tokens(int64_t max_tokens) {
   impl_->options.max_tokens = max_tokens;
 }
@@ -424,6 +464,7 @@ void Session::truncate(int64_t position) {
   }
   const std::vector<int32_t> kept(s.history.begin(), s.history.begin() + position);
   s.replace_history(kept, std::max<int64_t>(position - 1, 0));
+  if (s.control) s.control->forget_text();
   s.prompt_tokens = std::min(s.prompt_tokens, position);
   s.cached_tokens = std::min(s.cached_tokens, position);
   s.fault.clear();

@@ -25,10 +25,11 @@
 
 namespace lockstep::decode {
 
-struct DepthPolicy {   // `fixed`, as llama.cpp's --spec-draft-* are known
-  int n_max = 0;       // tokens asked of the source; 0: plain decoding
-  int n_min = 0;       // fewer than this: nothing is drafted in that step
-  float p_min = 0.0f;  // a draft ends before the first token with less confidence
+struct DepthPolicy {       // as llama.cpp's --spec-draft-* are known
+  int n_max = 0;           // tokens asked of the source; 0: plain decoding
+  int n_min = 0;           // fewer than this: nothing is drafted in that step
+  float p_min = 0.0f;      // a draft ends before the first token with less confidence
+  bool automatic = false;  // up to n_max, as many as draft::AutoDepth finds best
 };
 
 struct SessionOptions {
@@ -39,6 +40,7 @@ struct SessionOptions {
   sample::Parameters sampling;
   std::shared_ptr<draft::Source> source;  // null: plain
   DepthPolicy depth;
+  std::function<double()> clock_ms;     // what automatic depth goes by; null: a steady clock
   int64_t max_tokens = -1;              // -1: to the context's end
   std::function<bool(int32_t)> is_end;  // end-of-generation ids; null: none
   int64_t kv_max_bytes = 0;             // 0: no limit
@@ -55,9 +57,15 @@ struct Phases {
 };
 
 struct DraftCounts {
+  struct Part {
+    std::string source;
+    std::vector<int64_t> proposed_at, accepted_at;  // per position of a draft
+  };
   std::string source;                             // "" for plain
   int64_t steps = 0, drafted = 0, accepted = 0;   // steps: with or without a draft
   std::vector<int64_t> proposed_at, accepted_at;  // per position of a draft
+  std::vector<int64_t> depths;                    // steps with so many tokens drafted
+  std::vector<Part> parts;                        // the same by who drafted, as Source::parts()
 };
 
 // Milliseconds from begin() on, of the tokens committed since.
@@ -125,6 +133,7 @@ class Session {
   // Between generations: other sampling, source, depth, limits; state is kept.
   void set_sampling(const sample::Parameters& parameters);
   void set_source(std::shared_ptr<draft::Source> source, DepthPolicy depth);
+  void set_clock(std::function<double()> clock_ms);  // as SessionOptions::clock_ms
   void set_max_tokens(int64_t max_tokens);
   void set_inspector(Inspector* inspector);
   void set_chunk(int64_t rows);

@@ -117,14 +117,38 @@ bool ModelSource::catch_up(std::span<const int32_t> history) {
   return true;
 }
 
-Proposal ModelSource::propose(std::span<const int32_t> history, int n_max) {
+// Runs the rows that a draft stands for, behind those of the history: all but its last token's.
+bool ModelSource::run_draft(std::span<const int32_t> sequence) {
+  const auto end = static_cast<int64_t>(sequence.size()) - 1;
+  if (end >= lane_.kv().spec().context) return false;
+  while (static_cast<int64_t>(tokens_.size()) < end) {
+    const int64_t rows = std::min(options_.chunk, end - static_cast<int64_t>(tokens_.size()));
+    const auto chunk = sequence.subspan(tokens_.size(), static_cast<size_t>(rows));
+    const Lane::Outcome outcome = lane_.run(chunk, rows);
+    lane_.commit(outcome.good_rows);
+    tokens_.insert(tokens_.end(), chunk.begin(),
+                   chunk.begin() + static_cast<ptrdiff_t>(outcome.good_rows));
+    // Of tokens that may be wrong: no fault to speak of, but nothing to draft from.
+    if (outcome.good_rows < rows) return false;
+  }
+  return true;
+}
+
+Proposal ModelSource::extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                             int n_max) {
   Proposal proposal;
-  if (history.empty() || !catch_up(history)) return proposal;
+  if (history.empty() || n_max < 1 || !catch_up(history)) return proposal;
+  if (std::any_of(draft.begin(), draft.end(),
+                  [&](int32_t id) { return id < 0 || id >= lane_.n_vocab(); })) {
+    return proposal;
+  }
   if (slides_) {
     before_draft_ = lane_.kv().snapshot();
     before_draft_size_ = lane_.kv().size();
   }
   std::vector<int32_t> sequence(history.begin(), history.end());
+  sequence.insert(sequence.end(), draft.begin(), draft.end());
+  if (!draft.empty() && !run_draft(sequence)) return proposal;
   while (static_cast<int>(proposal.tokens.size()) < n_max) {
     if (lane_.kv().size() >= lane_.kv().spec().context) break;
     const Lane::Outcome outcome = lane_.run(std::span(sequence).last(1), 0);

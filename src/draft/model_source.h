@@ -29,7 +29,8 @@ class ModelSource final : public Source {
 
   std::string name() const override { return "model"; }
   // Confidence: the probability of each token in its raw row.
-  Proposal propose(std::span<const int32_t> history, int n_max) override;
+  Proposal extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                  int n_max) override;
   void observe(std::span<const int32_t>, int) override {}
   void truncate(int64_t common) override;
   void set_sampling(const sample::Parameters& parameters) override;
@@ -38,6 +39,7 @@ class ModelSource final : public Source {
 
  private:
   bool catch_up(std::span<const int32_t> history);
+  bool run_draft(std::span<const int32_t> sequence);
   void cut(int64_t position);
   void set_fault(std::string where);
 

@@ -17,7 +17,8 @@ NgramSource::NgramSource(NgramOptions options) {
   for (int n = options.longest; n >= options.shortest; --n) indexes_.push_back({n, {}, {}});
 }
 
-uint64_t NgramSource::hash(int64_t end, int n) const {
+uint64_t NgramSource::hash(int64_t end, int n) {
+  operations_ += n;
   // FNV-1a over whole ids, then a multiplication that spreads the high bits down. Equal hashes are
   // checked against the tokens when they are looked up.
   uint64_t h = 0xCBF29CE484222325u;
@@ -28,7 +29,7 @@ uint64_t NgramSource::hash(int64_t end, int n) const {
 }
 
 // Adds the n-grams that end before `ends`.
-void NgramSource::extend(Index& index, int64_t ends) {
+void NgramSource::extend_index(Index& index, int64_t ends) {
   for (auto end = static_cast<int64_t>(index.displaced.size()); end < ends; ++end) {
     int32_t before = -1;
     if (end >= index.n - 1) {
@@ -58,27 +59,47 @@ void NgramSource::shrink(Index& index, int64_t ends) {
   }
 }
 
-Proposal NgramSource::propose(std::span<const int32_t> history, int n_max) {
+// How many tokens up to `end` are those up to `last`, no more than kMatchCounted.
+int32_t NgramSource::match_length(int64_t end, int64_t last) {
+  int32_t n = 0;
+  while (n < kMatchCounted && n <= end &&
+         tokens_[static_cast<size_t>(end - n)] == tokens_[static_cast<size_t>(last - n)]) {
+    ++n;
+  }
+  operations_ += n + 1;
+  return n;
+}
+
+Proposal NgramSource::extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                             int n_max) {
+  const auto size = static_cast<int64_t>(history.size());
   tokens_.insert(tokens_.end(), history.begin() + static_cast<ptrdiff_t>(tokens_.size()),
                  history.end());
+  tokens_.insert(tokens_.end(), draft.begin(), draft.end());
   const auto last = static_cast<int64_t>(tokens_.size()) - 1;
-  for (Index& index : indexes_) {
+  // All but the n-gram at the end, which would only find itself. Every length, found or not: one
+  // that waited for its turn would have to catch up in a single step.
+  for (Index& index : indexes_) extend_index(index, last);
+  Proposal proposal;
+  for (const Index& index : indexes_) {
     if (last < index.n) continue;  // no room for an earlier one
-    // All but the n-gram at the end, which would only find itself.
-    extend(index, last);
     const auto found = index.latest.find(hash(last, index.n));
     if (found == index.latest.end()) continue;
-    const int64_t end = found->second;
-    const auto at = [&](int64_t i) { return tokens_.begin() + static_cast<ptrdiff_t>(i); };
-    if (!std::equal(at(end - index.n + 1), at(end + 1), at(last - index.n + 1))) continue;
-    return {continuation(tokens_, end + 1, n_max), {}};
+    const int32_t match = match_length(found->second, last);
+    if (match < index.n) continue;
+    proposal.tokens = continuation(tokens_, found->second + 1, n_max);
+    proposal.match.assign(proposal.tokens.size(), match);
+    operations_ += n_max;
+    break;
   }
-  return {};
+  truncate(size);
+  return proposal;
 }
 
 void NgramSource::truncate(int64_t common) {
   if (common >= static_cast<int64_t>(tokens_.size())) return;
-  for (Index& index : indexes_) shrink(index, common);
+  // The n-gram at the new end goes too: there it would find itself.
+  for (Index& index : indexes_) shrink(index, std::max<int64_t>(common - 1, 0));
   tokens_.resize(static_cast<size_t>(common));
 }
 

@@ -1,31 +1,28 @@
 #include "draft/priority.h"
 
-#include <algorithm>
-
 namespace lockstep::draft {
-namespace {
-
-void append_to_list(std::string& list, const std::string& item) {
-  if (item.empty()) return;
-  if (!list.empty()) list += ',';
-  list += item;
-}
-
-}  // namespace
-
-PrioritySource::PrioritySource(std::vector<std::shared_ptr<Source>> sources)
-    : sources_(std::move(sources)) {}
+PrioritySource::PrioritySource(Sources sources) : sources_(std::move(sources)) {}
 
 std::string PrioritySource::name() const {
-  std::string list;
-  for (const auto& source : sources_) append_to_list(list, source->name());
-  return list;
+  std::vector<std::string> names;
+  for (const auto& source : sources_) names.push_back(source->name());
+  return joined(names, ',');
 }
 
-Proposal PrioritySource::propose(std::span<const int32_t> history, int n_max) {
+std::vector<std::string> PrioritySource::parts() const {
+  return parts_of(sources_);
+}
+
+Proposal PrioritySource::extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                                int n_max) {
+  size_t first_part = 0;
   for (proposer_ = 0; proposer_ < sources_.size(); ++proposer_) {
-    Proposal proposal = sources_[proposer_]->propose(history, n_max);
-    if (!proposal.tokens.empty()) return proposal;
+    Proposal proposal = sources_[proposer_]->extend(history, draft, n_max);
+    if (!proposal.tokens.empty()) {
+      number_parts(proposal, first_part);
+      return proposal;
+    }
+    first_part += sources_[proposer_]->parts().size();
   }
   return {};
 }
@@ -45,22 +42,15 @@ void PrioritySource::set_sampling(const sample::Parameters& parameters) {
 }
 
 bool PrioritySource::synthetic() const {
-  return std::any_of(sources_.begin(), sources_.end(),
-                     [](const auto& source) { return source->synthetic(); });
+  return any_synthetic(sources_);
 }
 
 std::string PrioritySource::take_fault() {
-  std::string fault;
-  for (const auto& source : sources_) {
-    if (fault.empty()) fault = source->take_fault();
-  }
-  return fault;
+  return take_fault_of(sources_);
 }
 
 std::string PrioritySource::file_sha256() const {
-  std::string list;
-  for (const auto& source : sources_) append_to_list(list, source->file_sha256());
-  return list;
+  return file_sha256_of(sources_);
 }
 
 }  // namespace lockstep::draft

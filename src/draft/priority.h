@@ -2,17 +2,19 @@
 // comma list). All of them see every outcome.
 #pragma once
 
-#include "draft/source.h"
+#include "draft/parts.h"
 
 namespace lockstep::draft {
 
 class PrioritySource final : public Source {
  public:
   // At least one source, none null.
-  explicit PrioritySource(std::vector<std::shared_ptr<Source>> sources);
+  explicit PrioritySource(Sources sources);
 
   std::string name() const override;  // "ngram,model"
-  Proposal propose(std::span<const int32_t> history, int n_max) override;
+  std::vector<std::string> parts() const override;
+  Proposal extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                  int n_max) override;
   void observe(std::span<const int32_t> history, int accepted) override;
   void truncate(int64_t common) override;
   void set_sampling(const sample::Parameters& parameters) override;
@@ -21,7 +23,7 @@ class PrioritySource final : public Source {
   std::string file_sha256() const override;  // of those that read a file, comma-separated
 
  private:
-  std::vector<std::shared_ptr<Source>> sources_;
+  Sources sources_;
   size_t proposer_ = 0;
 };
 

@@ -28,7 +28,8 @@ ReplaySource::ReplaySource(ReplayOptions options) : options_(std::move(options))
   }
 }
 
-Proposal ReplaySource::propose(std::span<const int32_t> history, int n_max) {
+Proposal ReplaySource::extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                              int n_max) {
   const std::vector<int32_t>& recording = options_.recording;
   const auto size = static_cast<int64_t>(history.size());
   if (size >= static_cast<int64_t>(recording.size())) return {};
@@ -37,11 +38,16 @@ Proposal ReplaySource::propose(std::span<const int32_t> history, int n_max) {
     ++compared_;
   }
   if (compared_ < size) return {};
+  const auto drafted = static_cast<int64_t>(draft.size());
   Proposal proposal;
   bool missed = false;
-  for (int i = 0; i < n_max; ++i) {
+  for (int64_t i = 0; i < drafted + n_max; ++i) {
     const int64_t position = size + i;
     if (position >= static_cast<int64_t>(recording.size())) break;
+    if (i < drafted) {
+      if (draft[static_cast<size_t>(i)] != recording[static_cast<size_t>(position)]) return {};
+      continue;
+    }
     const auto words = philox4x32_10(
         {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0},
         {static_cast<uint32_t>(options_.seed), static_cast<uint32_t>(options_.seed >> 32)});

@@ -26,8 +26,10 @@ class ReplaySource final : public Source {
   std::string name() const override { return "replay"; }
   // Whether the token at an absolute position is drafted rightly depends on (seed, position) and,
   // where rates differ, its place in the draft. The first miss and all after it in this draft are
-  // wrong ids. Nothing once the history has left the recording.
-  Proposal propose(std::span<const int32_t> history, int n_max) override;
+  // wrong ids. Nothing once the history, or the draft before,
+  // has left the recording.
+  Proposal extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                  int n_max) override;
   void observe(std::span<const int32_t>, int) override {}
   void truncate(int64_t common) override;
   bool synthetic() const override { return true; }

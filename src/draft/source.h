@@ -12,18 +12,39 @@
 
 namespace lockstep::draft {
 
+// Of the lists beside the tokens each has one entry a token, or none at all.
 struct Proposal {
-  std::vector<int32_t> tokens;    // follow the history directly
-  std::vector<float> confidence;  // one per token where the source has one, else empty
+  std::vector<int32_t> tokens = {};    // follow the history, and the draft before them, directly
+  std::vector<float> confidence = {};  // where the source has one; not a number: not for this token
+  std::vector<int32_t> match = {};     // tokens of the repeat that a lookup drafts from
+  std::vector<uint8_t> part = {};      // index in Source::parts(); none: all from the first
+
+  // Keeps the first n tokens, and what is said of them.
+  void cut(size_t n) {
+    const auto shorten = [n](auto& list) {
+      if (list.size() > n) list.resize(n);
+    };
+    shorten(tokens);
+    shorten(confidence);
+    shorten(match);
+    shorten(part);
+  }
 };
 
 class Source {
  public:
   virtual ~Source() = default;
   virtual std::string name() const = 0;  // "ngram", "suffix", "replay", "model"
+  // The sources inside this one that draft, for statistics.
+  virtual std::vector<std::string> parts() const { return {name()}; }
   // Up to n_max tokens that may follow `history` (prompt and accepted tokens; it grows between
-  // calls, or is cut after truncate()). May return fewer, or none.
-  virtual Proposal propose(std::span<const int32_t> history, int n_max) = 0;
+  // calls, or is cut after truncate()) and then `draft`, tokens that another source expects there
+  // and that may all turn out wrong: nothing of them is remembered. May return fewer, or none.
+  virtual Proposal extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                          int n_max) = 0;
+  Proposal propose(std::span<const int32_t> history, int n_max) {
+    return extend(history, {}, n_max);
+  }
   // The step's outcome: how many of the last proposal were accepted; history is the new one.
   virtual void observe(std::span<const int32_t> history, int accepted) = 0;
   // The history was replaced or cut; its first `common` tokens are as before.

@@ -17,14 +17,27 @@ SuffixSource::SuffixSource(SuffixOptions options) : options_(options) {
   }
 }
 
-Proposal SuffixSource::propose(std::span<const int32_t> history, int n_max) {
+Proposal SuffixSource::extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                              int n_max) {
   for (auto i = static_cast<size_t>(automaton_.size()); i < history.size(); ++i) {
     automaton_.append(history[i]);
   }
-  const SuffixAutomaton::Repeat repeat = automaton_.longest_repeat();
+  const SuffixAutomaton::Repeat repeat = automaton_.repeat_after(draft);
   if (repeat.length < options_.shortest) return {};
-  const int64_t n = std::min<int64_t>(n_max, repeat.length * options_.factor);
-  return {continuation(history, repeat.end + 1, static_cast<int>(n)), {}};
+  const auto n = static_cast<int>(std::min<int64_t>(n_max, repeat.length * options_.factor));
+  Proposal proposal;
+  if (draft.empty()) {
+    proposal.tokens = continuation(history, repeat.end + 1, n);
+  } else {
+    // What can be taken before it goes round: no more than n tokens, and those drafted.
+    const int64_t from = repeat.end + 1, taken = std::min<int64_t>(n, std::ssize(history) - from);
+    const auto piece = history.subspan(static_cast<size_t>(from), static_cast<size_t>(taken));
+    std::vector<int32_t> tail(piece.begin(), piece.end());
+    if (taken < n) tail.insert(tail.end(), draft.begin(), draft.end());
+    proposal.tokens = continuation(tail, 0, n);
+  }
+  proposal.match.assign(proposal.tokens.size(), static_cast<int32_t>(repeat.length));
+  return proposal;
 }
 
 void SuffixSource::truncate(int64_t common) {

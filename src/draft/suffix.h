@@ -18,10 +18,15 @@ class SuffixSource final : public Source {
   explicit SuffixSource(SuffixOptions options = {});
 
   std::string name() const override { return "suffix"; }
-  Proposal propose(std::span<const int32_t> history, int n_max) override;
+  // After a draft, the repeat is looked for in the history alone. match: its length.
+  Proposal extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                  int n_max) override;
   void observe(std::span<const int32_t>, int) override {}
   // The automaton can't shrink; it is built again when next asked.
   void truncate(int64_t common) override;
+
+  // Steps inside the automaton since the start: what drafting costs, whatever the machine.
+  int64_t operations() const { return automaton_.operations(); }
 
  private:
   SuffixOptions options_;

@@ -11,6 +11,9 @@ namespace {
 // than ten in text, but as long as the text in "aaaa…"; the ones further up keep an older position,
 // which is an occurrence all the same.
 constexpr int kLatestSteps = 64;
+// Links that repeat_after() follows for a token. An append may follow as many as the text is long,
+// for the next one then has few; what is only supposed pays that again each time.
+constexpr int kLinkSteps = 64;
 
 }  // namespace
 
@@ -35,6 +38,7 @@ uint64_t SuffixAutomaton::slot_hash(int32_t state, int32_t token) {
 
 int32_t SuffixAutomaton::find_edge(int32_t state, int32_t token) const {
   const size_t mask = table_.size() - 1;
+  ++operations_;
   for (size_t i = slot_hash(state, token) & mask;; i = (i + 1) & mask) {
     const Slot& slot = table_[i];
     if (slot.state < 0) return -1;
@@ -58,6 +62,7 @@ void SuffixAutomaton::grow_table() {
 
 void SuffixAutomaton::add_edge(int32_t state, int32_t token, int32_t target) {
   if (2 * (edges_.size() + 1) > table_.size()) grow_table();
+  ++operations_;
   const auto edge = static_cast<int32_t>(edges_.size());
   State& s = states_[static_cast<size_t>(state)];
   edges_.push_back({token, target, s.first_edge});
@@ -113,7 +118,29 @@ void SuffixAutomaton::append(int32_t token) {
   int32_t s = state(current).link;
   for (int step = 0; s > 0 && step < kLatestSteps; ++step, s = state(s).link) {
     state(s).latest = position;
+    ++operations_;
   }
+}
+
+SuffixAutomaton::Repeat SuffixAutomaton::repeat_after(std::span<const int32_t> more) const {
+  const auto state = [&](int32_t index) -> const State& {
+    return states_[static_cast<size_t>(index)];
+  };
+  if (more.empty()) return repeat_;
+  int32_t s = last_;
+  int64_t length = size_;
+  for (const int32_t token : more) {
+    int32_t edge = -1;
+    for (int step = 0; (edge = find_edge(s, token)) < 0 && s > 0; ++step) {
+      if (step == kLinkSteps) return {};
+      s = state(s).link;
+      length = state(s).length;
+    }
+    if (edge < 0) continue;  // at the root, and still there: a token that the sequence has not
+    s = edges_[static_cast<size_t>(edge)].target;
+    ++length;
+  }
+  return {length, length > 0 ? state(s).latest : -1};
 }
 
 }  // namespace lockstep::draft

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace lockstep::draft {
@@ -24,6 +25,13 @@ class SuffixAutomaton {
     int64_t end = -1;    // index of the last token of an earlier occurrence, a late one as a rule
   };
   Repeat longest_repeat() const { return repeat_; }
+  // The longest suffix of the sequence with `more` after it that stands in the sequence, or, with
+  // `more` empty, longest_repeat(). None where finding it takes more than a bounded number of steps
+  // for a token.
+  Repeat repeat_after(std::span<const int32_t> more) const;
+
+  // Edges looked for, added or copied, and suffix links followed, since the start.
+  int64_t operations() const { return operations_; }
 
   int64_t states() const { return static_cast<int64_t>(states_.size()); }
 
@@ -58,6 +66,7 @@ class SuffixAutomaton {
   std::vector<Slot> table_;
   int32_t last_ = 0;
   int64_t size_ = 0;
+  mutable int64_t operations_ = 0;  // of find_edge() too
   Repeat repeat_;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "base/sha256.h"
 #include "decode/session.h"
+#include "draft/chain.h"
 #include "draft/factory.h"
 #include "hooked_backend.h"
 #include "synth/synth.h"
@@ -157,7 +159,8 @@ class JunkSource final : public draft::Source {
  public:
   explicit JunkSource(uint64_t seed) : rng_(seed) {}
   std::string name() const override { return "junk"; }
-  draft::Proposal propose(std::span<const int32_t> history, int n_max) override {
+  draft::Proposal extend(std::span<const int32_t> history, std::span<const int32_t>,
+                         int n_max) override {
     draft::Proposal proposal;
     const size_t n = rng_() % (2 * static_cast<size_t>(n_max) + 2);
     for (size_t i = 0; i < n; ++i) {
@@ -183,6 +186,22 @@ class JunkSource final : public draft::Source {
  private:
   std::mt19937_64 rng_;
 };
+
+// Two sources, of which the second drafts on from the first.
+inline std::shared_ptr<draft::Source> chained(std::shared_ptr<draft::Source> first,
+                                              std::shared_ptr<draft::Source> second) {
+  return std::make_shared<draft::ChainSource>(draft::Sources{std::move(first), std::move(second)});
+}
+
+// Time that jumps, back too, by amounts of every size.
+inline std::function<double()> wild_clock(uint64_t seed) {
+  return [now = 0.0, rng = std::mt19937_64(seed)]() mutable {
+    constexpr double kJumps[] = {0.0, 1e-9, 1e-3, 1.0, 30.0, 1e6, -1.0, -1e6, 1e300, NAN, INFINITY};
+    const double jump = kJumps[rng() % std::size(kJumps)];
+    if (!std::isfinite(now) || !std::isfinite(now + jump)) return now = 0.0, jump;
+    return now += jump;
+  };
+}
 
 inline std::shared_ptr<draft::Source> replay_source(const Tokens& recording, double rate,
                                                     uint64_t seed = 3) {

@@ -51,6 +51,15 @@ TEST(Result, SaysAllThatItsTextAndSpeedDependOn) {
   EXPECT_EQ(draft["source"], "replay");
   EXPECT_EQ(draft["accepted"].get<int64_t>() + draft["steps"].get<int64_t>(), 25);
   EXPECT_LE(draft["per_position"].size(), 4u);
+  ASSERT_EQ(draft["depths"].size(), 5u);
+  int64_t steps = 0;
+  for (const auto& n : draft["depths"]) steps += n.get<int64_t>();
+  EXPECT_EQ(draft["steps"], steps);
+  ASSERT_EQ(draft["parts"].size(), 1u);
+  EXPECT_EQ(draft["parts"][0]["source"], "replay");
+  EXPECT_EQ(draft["parts"][0]["drafted"], draft["drafted"]);
+  EXPECT_EQ(draft["parts"][0]["accepted"], draft["accepted"]);
+  EXPECT_EQ(draft["parts"][0]["per_position"], draft["per_position"]);
   EXPECT_NEAR(draft["mean_accepted_len"].get<double>(), 25.0 / draft["steps"].get<double>(), 1e-12);
   for (const char* phase : {"prompt", "draft", "verify", "sample", "commit", "emit"}) {
     EXPECT_GE(json["phases_ms"][phase].get<double>(), 0.0) << phase;
@@ -68,6 +77,7 @@ TEST(Result, SaysAllThatItsTextAndSpeedDependOn) {
   EXPECT_EQ(identity["k_type"], "q8_0");
   EXPECT_EQ(identity["v_type"], "f16");
   EXPECT_EQ(identity["draft"]["source"], "replay");
+  EXPECT_EQ(identity["depth"]["policy"], "fixed");
   EXPECT_EQ(identity["depth"]["n_max"], 4);
   EXPECT_EQ(identity["context"], 200);
   const auto& sampling = identity["sampling"];
@@ -82,11 +92,12 @@ TEST(Result, AModelAsDrafterIsNamedByItsHash) {
   options.max_tokens = 3;
   const auto model = tiny_model(kLlamaOther);
   options.source = std::make_shared<draft::ModelSource>(model, hooked_backend(), kVocab);
-  options.depth.n_max = 2;
+  options.depth = {.n_max = 2, .automatic = true};
   Session session(tiny_model(kLlama), hooked_backend(), options);
   run(session, Tokens{1, 2, 3});
   const auto json = to_json(make_result(session, ""));
   EXPECT_EQ(json["identity"]["draft"]["sha256"], to_hex(model->file_sha256()));
+  EXPECT_EQ(json["identity"]["depth"]["policy"], "auto");
 }
 
 TEST(Result, TheFirstStepsTokensAreNotCountedIntoTheDecodeRate) {

@@ -41,7 +41,7 @@ sample::Parameters random_sampling(std::mt19937_64& rng) {
 
 std::shared_ptr<draft::Source> random_source(std::mt19937_64& rng, const World& world,
                                              const Tokens& recording) {
-  switch (rng() % 7) {
+  switch (rng() % 9) {
     case 0:
       return std::make_shared<draft::NgramSource>(draft::NgramOptions{.longest = 2, .shortest = 1});
     case 1:
@@ -54,6 +54,12 @@ std::shared_ptr<draft::Source> random_source(std::mt19937_64& rng, const World& 
       return std::make_shared<JunkSource>(rng());
     case 5:
       return replay_source(recording, 1.0);
+    case 6:
+      return chained(replay_source(recording, 0.7, rng()),
+                     std::make_shared<draft::SuffixSource>(draft::SuffixOptions{.shortest = 1}));
+    case 7:
+      return chained(std::make_shared<JunkSource>(rng()),
+                     std::make_shared<draft::ModelSource>(world.model, world.backend, kVocab));
     default:
       return nullptr;
   }
@@ -106,7 +112,10 @@ void converse(uint64_t seed, Counts& counts) {
     session.set_chunk(1 + static_cast<int64_t>(rng() % 2 == 0 ? rng() % 100 : rng() % 8));
     const int depth = static_cast<int>(rng() % 16);
     session.set_source(random_source(rng, world, joined(history, plain.tokens)),
-                       {.n_max = depth, .n_min = rng() % 4 == 0 ? static_cast<int>(rng() % 4) : 0});
+                       {.n_max = depth,
+                        .n_min = rng() % 4 == 0 ? static_cast<int>(rng() % 4) : 0,
+                        .automatic = rng() % 3 == 0});
+    session.set_clock(rng() % 2 == 0 ? wild_clock(rng()) : nullptr);
     const bool cut_short = rng() % 3 == 0;
     const Trace trace = run(session, history, cut_short ? static_cast<int>(rng() % 6) : 1 << 30);
     if (const auto differs = difference(plain, trace, !cut_short)) {

@@ -183,9 +183,11 @@ TEST(Session, AnEndTokenInsideADraftEndsIt) {
 
 class Scripted final : public draft::Source {
  public:
-  explicit Scripted(draft::Proposal proposal) : proposal_(std::move(proposal)) {}
+  explicit Scripted(draft::Proposal proposal, std::vector<std::string> parts = {"scripted"})
+      : proposal_(std::move(proposal)), parts_(std::move(parts)) {}
+  std::vector<std::string> parts() const override { return parts_; }
   std::string name() const override { return "scripted"; }
-  draft::Proposal propose(std::span<const int32_t>, int n_max) override {
+  draft::Proposal extend(std::span<const int32_t>, std::span<const int32_t>, int n_max) override {
     asked.push_back(n_max);
     return proposal_;
   }
@@ -199,6 +201,7 @@ class Scripted final : public draft::Source {
 
  private:
   draft::Proposal proposal_;
+  std::vector<std::string> parts_;
 };
 
 TEST(Session, DepthPolicyCutsTheDraft) {
@@ -221,6 +224,87 @@ TEST(Session, DepthPolicyCutsTheDraft) {
   EXPECT_EQ(drafted({{1, 2, 3, 4}, {0.9f, 0.5f, 0.4f, 0.9f}}, {.n_max = 8, .p_min = 0.5f}), 2);
   EXPECT_EQ(drafted({{1, 2, 3, 4}, {0.9f}}, {.n_max = 8, .p_min = 0.5f}), 4);
   EXPECT_EQ(drafted({{1, 2, 3, 4}, {0.9f, 0.4f}}, {.n_max = 8, .n_min = 2, .p_min = 0.5f}), 0);
+}
+
+// Passes of a steady cost by a clock that the test turns on: what widths were run is known.
+TEST(Session, AutomaticDepthFollowsTheCostOfAPass) {
+  const Tokens prompt = prompt_of(20);
+  const Trace plain = plain_run(prompt, options_of(300));
+  struct Case {
+    double row_ms, right;
+    bool drafts;
+  };
+  for (const Case& of : {Case{0.0, 0.9, true}, Case{10.0, 0.9, false}, Case{1.0, 0.0, false}}) {
+    double now = 0;
+    const auto backend = hooked_backend();
+    backend->before = [&](kernels::Pass& pass) {
+      now += 10.0 + of.row_ms * static_cast<double>(pass.segments[0].tokens.size() - 1);
+    };
+    SessionOptions options = options_of(300);
+    options.source = replay_source(joined(prompt, plain.tokens), of.right);
+    options.depth = {.n_max = 15, .automatic = true};
+    options.clock_ms = [&] { return now; };
+    Session session(tiny_model(kLlama), backend, options);
+    const Trace trace = run(session, prompt);
+    EXPECT_EQ(difference(plain, trace), std::nullopt);
+    const DraftCounts& counts = session.draft_counts();
+    int64_t steps = 0, drafted = 0;
+    for (size_t depth = 0; depth < counts.depths.size(); ++depth) {
+      steps += counts.depths[depth];
+      drafted += counts.depths[depth] * static_cast<int64_t>(depth);
+    }
+    EXPECT_EQ(steps, counts.steps);
+    EXPECT_EQ(drafted, counts.drafted);
+    EXPECT_LE(counts.depths.size(), 16u);
+    const double mean = static_cast<double>(drafted) / static_cast<double>(steps);
+    if (of.drafts) {
+      EXPECT_GT(mean, 5.0);
+    } else {
+      EXPECT_LT(mean, 0.3);
+    }
+  }
+}
+
+// Also over turns, cuts and several sources, whatever the clock says.
+TEST(Session, AutomaticDepthChangesNothingHoweverTheClockJumps) {
+  const Tokens prompt = prompt_of(60);
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SessionOptions options = options_of(60);
+    const Trace plain = plain_run(prompt, options);
+    options.source = chained(replay_source(joined(prompt, plain.tokens), 0.7, seed),
+                             std::make_shared<draft::NgramSource>());
+    options.depth = {.n_max = 15, .automatic = true};
+    options.clock_ms = wild_clock(seed);
+    Session session(tiny_model(kLlama), hooked_backend(), options);
+    EXPECT_EQ(difference(plain, run(session, prompt)), std::nullopt) << seed;
+    session.truncate(70);
+    session.begin(session.history());
+    while (!session.finished()) session.step();
+    const Tokens after(session.history().begin(), session.history().end());
+    EXPECT_TRUE(std::equal(after.begin() + 60, after.begin() + 120, plain.tokens.begin())) << seed;
+  }
+}
+
+TEST(Session, CountsWhoDraftedWhat) {
+  const Tokens prompt = prompt_of(20);
+  SessionOptions options = options_of(4);
+  const Trace plain = plain_run(prompt, options);
+  const int32_t wrong = (plain.tokens[2] + 1) % kVocab;
+  options.source = std::make_shared<Scripted>(
+      draft::Proposal{.tokens = {plain.tokens[0], plain.tokens[1], wrong}, .part = {1, 0, 1}},
+      std::vector<std::string>{"a", "b"});
+  options.depth.n_max = 3;
+  Session session(tiny_model(kLlama), hooked_backend(), options);
+  session.begin(prompt);
+  session.step();
+  const DraftCounts& counts = session.draft_counts();
+  ASSERT_EQ(counts.parts.size(), 2u);
+  EXPECT_EQ(counts.parts[0].source, "a");
+  EXPECT_EQ(counts.parts[0].proposed_at, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(counts.parts[0].accepted_at, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(counts.parts[1].proposed_at, (std::vector<int64_t>{1, 0, 1}));
+  EXPECT_EQ(counts.parts[1].accepted_at, (std::vector<int64_t>{1, 0, 0}));
+  EXPECT_EQ(counts.depths, (std::vector<int64_t>{0, 0, 0, 1}));
 }
 
 TEST(Session, TellsTheSourceWhatHappened) {

@@ -108,6 +108,15 @@ TEST(Ngram, FindsNothingInAShortHistory) {
   EXPECT_EQ(source.propose(Tokens{7, 7, 7, 7}, 4).tokens, (Tokens{7, 7, 7, 7}));
 }
 
+// A cut history that is asked about as it is: its end must not be found as its own earlier place.
+TEST(Ngram, ACutHistoryDoesNotFindItsOwnEnd) {
+  NgramSource source({.longest = 2, .shortest = 1});
+  const Tokens text = {1, 2, 3, 4, 5, 6};
+  source.propose(text, 4);
+  source.truncate(3);
+  EXPECT_TRUE(source.propose(std::span(text).first(3), 4).tokens.empty());
+}
+
 TEST(Ngram, RefusesLengthsThatMakeNoSense) {
   EXPECT_THROW(NgramSource({.longest = 2, .shortest = 3}), Error);
   EXPECT_THROW(NgramSource({.longest = 2, .shortest = 0}), Error);
@@ -192,6 +201,50 @@ TEST(Suffix, EqualsASearchOfTheWholeHistory) {
 TEST(Suffix, RefusesOptionsThatMakeNoSense) {
   EXPECT_THROW(SuffixSource({.shortest = 0}), Error);
   EXPECT_THROW(SuffixSource({.shortest = 1, .factor = 0}), Error);
+}
+
+// Steps of a source over a text: the most operations that one step took, and all of them.
+template <typename SourceType>
+std::pair<int64_t, int64_t> operations_of(SourceType& source, const Tokens& text, size_t prompt,
+                                          size_t step, const Tokens& draft) {
+  const std::span all(text);
+  source.propose(all.first(prompt), 15);
+  const int64_t begin = source.operations();
+  int64_t most = 0;
+  for (size_t size = prompt + step; size <= text.size(); size += step) {
+    const int64_t before = source.operations();
+    source.propose(all.first(size), 15);
+    if (!draft.empty()) source.extend(all.first(size), draft, 15);
+    most = std::max(most, source.operations() - before);
+  }
+  return {most, source.operations() - begin};
+}
+
+// What a step costs does not grow with the history: the second half of 100,000 tokens takes no more
+// than a few times what is drafted, in text, in a loop, and in one token without end.
+TEST(Lookup, AStepCostsNoMoreOverALongHistory) {
+  constexpr size_t kLength = 100'000;
+  std::mt19937 rng(4);
+  Tokens loop;
+  while (loop.size() < kLength) loop.push_back(static_cast<int32_t>(loop.size() % 50));
+  // A run that nothing breaks but the very end: the longest chain of suffix links there is.
+  Tokens run(kLength, 7);
+  run.back() = 8;
+  const std::pair<const char*, Tokens> texts[] = {{"text", random_text(rng, kLength, 5000)},
+                                                  {"narrow", random_text(rng, kLength, 3)},
+                                                  {"loop", loop},
+                                                  {"one token", run}};
+  for (const auto& [name, text] : texts) {
+    for (const Tokens& draft : {Tokens{}, Tokens{1, 7, 2, 9, 7, 7, 9}}) {
+      NgramSource ngram;
+      const auto [ngram_most, ngram_all] = operations_of(ngram, text, kLength / 2, 1, draft);
+      EXPECT_LE(ngram_most, draft.empty() ? 100 : 300) << name;
+      SuffixSource suffix;
+      const auto [suffix_most, suffix_all] = operations_of(suffix, text, kLength / 2, 1, draft);
+      // The automaton's appends are constant amortised, not each.
+      EXPECT_LE(suffix_all, static_cast<int64_t>(kLength / 2) * (draft.empty() ? 80 : 600)) << name;
+    }
+  }
 }
 
 }  // namespace

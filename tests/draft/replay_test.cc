@@ -144,14 +144,16 @@ TEST(Replay, RefusesWhatMakesNoSense) {
 }
 
 TEST(SpecTypes, TakeBothSetsOfNames) {
-  using Kinds = std::vector<SourceKind>;
-  EXPECT_EQ(parse_spec_types(""), Kinds{});
-  EXPECT_EQ(parse_spec_types("none"), Kinds{});
-  EXPECT_EQ(parse_spec_types("ngram"), Kinds{SourceKind::ngram});
-  EXPECT_EQ(parse_spec_types("ngram-simple"), Kinds{SourceKind::ngram});
-  EXPECT_EQ(parse_spec_types("draft-simple"), Kinds{SourceKind::model});
+  using Chains = std::vector<SourceChain>;
+  EXPECT_EQ(parse_spec_types(""), Chains{});
+  EXPECT_EQ(parse_spec_types("none"), Chains{});
+  EXPECT_EQ(parse_spec_types("ngram"), (Chains{{SourceKind::ngram}}));
+  EXPECT_EQ(parse_spec_types("ngram-simple"), (Chains{{SourceKind::ngram}}));
+  EXPECT_EQ(parse_spec_types("draft-simple"), (Chains{{SourceKind::model}}));
   EXPECT_EQ(parse_spec_types("suffix,model,replay"),
-            (Kinds{SourceKind::suffix, SourceKind::model, SourceKind::replay}));
+            (Chains{{SourceKind::suffix}, {SourceKind::model}, {SourceKind::replay}}));
+  EXPECT_EQ(parse_spec_types("chain:ngram+draft-simple,suffix"),
+            (Chains{{SourceKind::ngram, SourceKind::model}, {SourceKind::suffix}}));
 }
 
 void expect_refused(std::string_view text, const std::string& words) {
@@ -171,7 +173,14 @@ TEST(SpecTypes, SayWhatToUseInsteadOfWhatIsNotThere) {
     expect_refused(name, std::string(name) + " is not supported yet; use ");
     expect_refused(std::string("ngram,") + name, "not supported yet");
   }
-  expect_refused("chain:ngram+model", "comma list");
+  expect_refused("chain:ngram", "a chain of ngram alone");
+  expect_refused("chain:", "\"\" is not");
+  expect_refused("chain:ngram+", "\"\" is not");
+  expect_refused("ngram+model", "\"ngram+model\" is not");
+  expect_refused("chain:ngram+none", "none stands alone");
+  expect_refused("chain:ngram+ngram", "ngram is given twice");
+  expect_refused("ngram,chain:suffix+ngram", "ngram is given twice");
+  expect_refused("chain:ngram+mtp", "mtp is not supported yet");
   expect_refused("ngrams", "\"ngrams\" is not a draft source");
   expect_refused("ngram,", "\"\" is not");
   expect_refused("ngram,none", "none stands alone");
@@ -180,17 +189,20 @@ TEST(SpecTypes, SayWhatToUseInsteadOfWhatIsNotThere) {
 
 TEST(Factory, MakesWhatIsAskedAndRefusesWhatLacksItsPart) {
   EXPECT_EQ(make_source({}, {}), nullptr);
-  EXPECT_EQ(make_source({SourceKind::suffix}, {})->name(), "suffix");
-  EXPECT_EQ(make_source({SourceKind::suffix, SourceKind::ngram}, {})->name(), "suffix,ngram");
-  EXPECT_THROW(make_source({SourceKind::model}, {}), Error);
-  EXPECT_THROW(make_source({SourceKind::replay}, {}), Error);
+  EXPECT_EQ(make_source({{SourceKind::suffix}}, {})->name(), "suffix");
+  EXPECT_EQ(make_source({{SourceKind::suffix}, {SourceKind::ngram}}, {})->name(), "suffix,ngram");
+  const auto chain = make_source({{SourceKind::suffix, SourceKind::ngram}}, {});
+  EXPECT_EQ(chain->name(), "chain:suffix+ngram");
+  EXPECT_EQ(chain->parts(), (std::vector<std::string>{"suffix", "ngram"}));
+  EXPECT_THROW(make_source({{SourceKind::model}}, {}), Error);
+  EXPECT_THROW(make_source({{SourceKind::replay}}, {}), Error);
   SourceConfig config;
   config.replay = options_of(0.5);
   config.replay->recording_sha256 = "abc";
-  const auto source = make_source({SourceKind::ngram, SourceKind::replay}, config);
+  const auto source = make_source({{SourceKind::ngram}, {SourceKind::replay}}, config);
   EXPECT_TRUE(source->synthetic());
   EXPECT_EQ(source->file_sha256(), "abc");
-  EXPECT_FALSE(make_source({SourceKind::ngram}, {})->synthetic());
+  EXPECT_FALSE(make_source({{SourceKind::ngram}}, {})->synthetic());
 }
 
 // What a source was told.
@@ -198,9 +210,9 @@ class Fixed final : public Source {
  public:
   Fixed(Tokens tokens) : tokens_(std::move(tokens)) {}
   std::string name() const override { return "fixed"; }
-  Proposal propose(std::span<const int32_t>, int) override {
+  Proposal extend(std::span<const int32_t>, std::span<const int32_t>, int) override {
     ++asked;
-    return {tokens_, {}};
+    return {.tokens = tokens_};
   }
   void observe(std::span<const int32_t>, int n) override { accepted = n; }
   void truncate(int64_t n) override { common = n; }

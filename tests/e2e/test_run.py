@@ -56,7 +56,8 @@ class Completion(CliTest):
             plain = self.json(*flags)
             self.assertEqual(plain["result"]["draft"]["drafted"], 0)
             for drafts in (["--spec-type", "ngram", "--spec-draft-n-max", "7"], ["--spec-type", "suffix"],
-                           ["-md", SMOLLM2], ["--spec-type", "ngram-simple,draft-simple", "-md", SMOLLM2],
+                           ["-md", SMOLLM2], ["--spec-type", "chain:ngram+draft-simple", "-md", SMOLLM2],
+                           ["--spec-type", "ngram", "--spec-draft-n-max", "auto"], ["--spec-type", "ngram-simple,draft-simple", "-md", SMOLLM2],
                            ["-t", "1", "-ub", "3"]):
                 with self.subTest(sampling=sampling, drafts=drafts):
                     out = self.json(*flags, *drafts)

@@ -102,7 +102,7 @@ class WrongUse(CliTest):
         for flags in (["-n", "-5"], ["-n", "-3"], ["-n", "x"], ["-n", "1.5"], ["-n", ""], ["-t", "0x4"],
                       ["-t", "-2"], ["-t", "100000"], ["-c", "-1"], ["-c", "99999999999999999999"],
                       ["-ub", "0"], ["-s", "-2"], ["--temp", "hot"], ["--temp", "nan"], ["--top-p", "1e999"],
-                      ["--spec-draft-n-max", "-1"], ["--spec-draft-p-min", "2"]):
+                      ["--spec-draft-n-max", "-1"], ["--spec-draft-n-max", "some"], ["--spec-draft-p-min", "2"]):
             with self.subTest(flags):
                 self.refused("run", "-m", cli.SMOLLM2, "-p", "x", *flags, says=flags[0])
 

@@ -6,6 +6,8 @@
 #include <array>
 
 #include "base/error.h"
+#include "draft/auto_depth.h"
+#include "draft/chain.h"
 #include "draft/model_source.h"
 #include "draft/ngram.h"
 #include "draft/replay.h"
@@ -24,6 +26,30 @@ std::string case_name(std::string_view prompt, std::string_view sampling, KvType
   }
   return name;
 }
+
+// No more than so many tokens of a source at once, so that a chain has something left to do.
+class Shortened final : public draft::Source {
+ public:
+  Shortened(std::shared_ptr<draft::Source> source, int most)
+      : source_(std::move(source)), most_(most) {}
+  std::string name() const override { return source_->name(); }
+  draft::Proposal extend(std::span<const int32_t> history, std::span<const int32_t> draft,
+                         int n_max) override {
+    return source_->extend(history, draft, std::min(n_max, most_));
+  }
+  void observe(std::span<const int32_t> history, int accepted) override {
+    source_->observe(history, accepted);
+  }
+  void truncate(int64_t common) override { source_->truncate(common); }
+  void set_sampling(const sample::Parameters& parameters) override {
+    source_->set_sampling(parameters);
+  }
+  bool synthetic() const override { return source_->synthetic(); }
+
+ private:
+  std::shared_ptr<draft::Source> source_;
+  int most_;
+};
 
 // Collects configurations; each method adds those of one thing that must not matter.
 class Planner {
@@ -187,6 +213,34 @@ class Planner {
       draft_line(in_.drafter ? "model (-md)" : "model (itself)", depth, Needs().accept(), false,
                  [this, self](const Case&) { return drafter(self); });
     }
+    for (const int depth : depths({8})) {
+      draft_line("chain:replay+ngram", depth, both, true, [this](const Case& of) -> SourceMaker {
+        return [first = replay(of, 0.7)](const Trace& plain) {
+          return std::make_shared<draft::ChainSource>(
+              draft::Sources{std::make_shared<Shortened>(first(plain), 2),
+                             std::make_shared<draft::NgramSource>()});
+        };
+      });
+    }
+    for (const int depth : depths({6})) {
+      draft_line("chain:ngram+model", depth, Needs().accept(), true,
+                 [this, self](const Case&) -> SourceMaker {
+                   return [rest = drafter(self)](const Trace& plain) {
+                     return std::make_shared<draft::ChainSource>(
+                         draft::Sources{std::make_shared<draft::NgramSource>(), rest(plain)});
+                   };
+                 });
+    }
+    add("draft replay n=auto", both, [this](Prover& prover, Line& line) {
+      for (const Case& of : {repetitive("T=0", greedy_), repetitive("T=1.5", hot_),
+                             make_case("prose", in_.prose, "T=0.8", usual_)}) {
+        How h = how(tokens());
+        h.source = replay(of, 0.7);
+        h.depth = draft::AutoDepth::kMaxDepth;
+        h.automatic = true;
+        run_kept(prover, line, of, h);
+      }
+    });
     if (!in_.wrong_drafter) return;
     for (const int depth : depths({5})) {
       draft_line("model (random)", depth, Needs().reject(), false,

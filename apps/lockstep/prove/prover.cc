@@ -3,11 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 
 #include "base/error.h"
 
 namespace lockstep::app {
 namespace {
+
+// Time that stands still for some passes (so that the longest drafts cost nothing) and then goes on
+// by chance, alike in every run: automatic depth tries much and little, and a line does not depend
+// on how busy the machine is.
+std::function<double()> random_clock() {
+  return [now = 0.0, calls = 0, rng = std::mt19937_64(1)]() mutable {
+    constexpr int kStill = 20;
+    if (++calls > kStill) now += static_cast<double>(rng() % 1000) * 0.01;
+    return now;
+  };
+}
 
 constexpr int64_t kMaxDepth = 15;
 
@@ -88,7 +100,9 @@ void Prover::decode(decode::Session& session, std::span<const int32_t> history, 
   Recorder recorder(trace, &reference);
   session.set_inspector(&recorder);
   session.set_sampling(of.sampling);
-  session.set_source(how.source ? how.source(reference) : nullptr, {.n_max = how.depth});
+  session.set_source(how.source ? how.source(reference) : nullptr,
+                     {.n_max = how.depth, .automatic = how.automatic});
+  session.set_clock(how.automatic ? random_clock() : nullptr);
   session.set_chunk(how.chunk);
   const int64_t end = static_cast<int64_t>(of.prompt.size()) + plain_tokens();
   session.set_max_tokens(end - static_cast<int64_t>(history.size()));

@@ -31,6 +31,7 @@ struct How {
   int64_t chunk = 64;
   std::function<std::shared_ptr<draft::Source>(const Trace& plain)> source;  // null: none
   int depth = 0;
+  bool automatic = false;    // depth up to that, by a clock that goes at random
   int64_t tokens = 0;        // stop once so many are there
   int64_t passes = 1 << 30;  // or after so many decoding passes
 };
