@@ -46,8 +46,8 @@ std::shared_ptr<const model::Model> open_drafter(const Given& source,
 
 int default_threads();
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options);
-// Makes the weights ready for the backend's kernels. Throws Error(resource), and Error(bad_file) when
-// the file was written to meanwhile.
+// Makes the weights ready for the backend's kernels. Throws Error(resource), and Error(bad_file)
+// when the file was written to meanwhile.
 kernels::LoadReport load_weights(kernels::Backend& backend, const model::Model& model);
 // What getting the weights ready for the kernels took, as docs/json.md lists it.
 Json load_json(const kernels::LoadReport& report);

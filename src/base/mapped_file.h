@@ -28,8 +28,8 @@ class MappedFile {
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  int file_ = -1;             // kept open for changed()
-  int64_t written_ns_ = 0;    // when it was last written to, at mapping
+  int file_ = -1;           // kept open for changed()
+  int64_t written_ns_ = 0;  // when it was last written to, at mapping
 };
 
 // Tells the system that the pages inside `bytes`, which must lie in a MappedFile, needn't stay in

@@ -75,9 +75,10 @@ void merge(Partial& a, const Partial& b, int64_t head_dim) {
   a.m = m;
 }
 
-// score[query][key] for keys [begin, end) of a page: the law's sixteen lanes and their tree, for four
-// keys of each query at a time (neighbours outside the range come along, whatever they hold). Rows are padded with zeros to whole lanes:
-// what these add can change the sign of a zero score at most, which has no effect.
+// score[query][key] for keys [begin, end) of a page: the law's sixteen lanes and their tree, for
+// four keys of each query at a time (neighbours outside the range come along, whatever they hold).
+// Rows are padded with zeros to whole lanes: what these add can change the sign of a zero score at
+// most, which has no effect.
 template <int N>
 void dot_keys(const float* q, const float* k, int64_t stride, int64_t begin, int64_t end,
               float score[][kPage]) {
