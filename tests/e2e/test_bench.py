@@ -225,7 +225,7 @@ class WrongUse(CliTest):
                             (["-o", "yaml"], "-o yaml: not a format"), (["-o", "csv", "--json"], "contradict"),
                             (["-o", "csv", "--ops"], "--ops and -o csv"), (["-r", "0"], "-r 0"), 
                             (["-t", "1,x"], "-t 1,x"), (["-b", "0"], "-b 0"), (["--isa", "sse9"], "sse9"),
-                            (["-ctk", "q4_0"], "-ctk q4_0"), (["--slow-below", "-1"], "--slow-below"),
+                            (["-ctk", "q4_1"], "-ctk q4_1"), (["--slow-below", "-1"], "--slow-below"),
                             (["extra"], "extra: not expected")):
             with self.subTest(flags):
                 defaults = [] if {"-p", "-n"} & set(flags) else ["-p", "16", "-n", "4"]

@@ -109,7 +109,7 @@ class Completion(CliTest):
         for flags, says in ((["--repeat-penalty", "0"], "penalty"), (["--samplers", "top_k;frob"], "frob"),
                             (["--samplers", "dry;top_k"], "dry"), (["--spec-type", "frob"], "frob"),
                             (["--spec-type", "draft-mtp"], "draft-mtp"), (["--spec-type", "model"], "-md"),
-                            (["--spec-type", "replay"], "replay"), (["-ctk", "q4_0"], "q4_0"), (["--isa", "sse9"], "sse9"),
+                            (["--spec-type", "replay"], "replay"), (["-ctk", "q4_1"], "q4_1"), (["--isa", "sse9"], "sse9"),
                             (["--spec-draft-n-min", "5", "--spec-draft-n-max", "2"], "n-min"),
                             (["-md", SMOLLM2, "--spec-type", "ngram"], "contradict")):
             with self.subTest(flags):
