@@ -20,7 +20,6 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kPiece = 1 << 20;
-constexpr int64_t kHugePage = 2 << 20;
 
 // Each reads `bytes` bytes (a multiple of 512) from 64-byte aligned `p` and returns a word that
 // depends on all of them, so that no load can be left out. Eight independent accumulators keep the
