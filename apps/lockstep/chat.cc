@@ -1,6 +1,7 @@
 #include "chat.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +28,14 @@ class Lines {
         buffer_.erase(0, newline + 1);
         return line;
       }
+      // A signal that comes just before a read, or to another thread, would not end it: so the read
+      // waits until there is something, and the flag is looked at in between.
+      struct pollfd input {
+        STDIN_FILENO, POLLIN, 0
+      };
+      while (::poll(&input, 1, kLookMs) <= 0) {
+        if (Interrupts::flag() != 0) return std::nullopt;
+      }
       char bytes[4096];
       const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
       if (n < 0 && errno == EINTR && Interrupts::flag() == 0) continue;
@@ -49,6 +58,7 @@ class Lines {
   }
 
  private:
+  static constexpr int kLookMs = 50;
   std::string buffer_;
 };
 
