@@ -38,7 +38,8 @@ const Flag* find_flag(std::string_view name, std::string_view command) {
 [[noreturn]] void unknown_flag(const std::string& name, std::string_view command) {
   std::string elsewhere;
   for (const Flag& flag : flag_table()) {
-    if (has_name(flag, name)) elsewhere = std::string(flag.commands);
+    if (!has_name(flag, name) || flag.commands.empty()) continue;
+    elsewhere += (elsewhere.empty() ? "" : ",") + std::string(flag.commands);
   }
   if (!elsewhere.empty()) {
     std::replace(elsewhere.begin(), elsewhere.end(), ' ', ',');

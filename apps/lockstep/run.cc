@@ -59,10 +59,14 @@ void check_contradictions(const RunOptions& o) {
   }
 }
 
-std::string file_prompt(const std::string& path) {
-  std::string text = read_text_file(path);
-  if (text.ends_with('\n')) text.pop_back();  // an editor's, not the prompt's
+// The last newline is an editor's or a pipe's, not the prompt's.
+std::string without_last_newline(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
   return text;
+}
+
+std::string file_prompt(const std::string& path) {
+  return without_last_newline(read_text_file(path));
 }
 
 Mode choose_mode(const RunOptions& o) {
@@ -85,7 +89,7 @@ Mode choose_mode(const RunOptions& o) {
   // Standard input that is no terminal is the prompt, or the one turn of a chat, as it is: text
   // that comes through a pipe has no escapes to process.
   if (!mode.has_prompt && !stdin_is_terminal() && (!mode.chat || o.single_turn)) {
-    mode.prompt = read_stdin();
+    mode.prompt = without_last_newline(read_stdin());
     mode.has_prompt = true;
   }
   if (mode.chat && o.single_turn && mode.has_prompt && mode.prompt.empty()) bad_use(kEmptyMessage);
