@@ -142,7 +142,14 @@ ExitCode bench(const BenchOptions& options) {
       const auto show = [&](const std::string& what) {
         progress.show(fmt::format("{}/{} {}", done + 1, tests.size() * threads.size(), what));
       };
-      BenchRow row = runner.measure(test, repetitions, show);
+      BenchRow row;
+      try {
+        row = runner.measure(test, repetitions, show);
+      } catch (const Error&) {
+        model->file().refuse_if_changed();  // then that is the cause
+        throw;
+      }
+      model->file().refuse_if_changed();
       if (options.ops || trace) {
         OpProfile profile =
             runner.profile(test, options.ops ? repetitions : 1, trace ? &*trace : nullptr, show);

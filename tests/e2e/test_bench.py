@@ -211,6 +211,24 @@ class TraceFile(CliTest):
 
 
 class WrongUse(CliTest):
+    def test_a_trace_never_replaces_a_model_or_the_result(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, result = pathlib.Path(folder) / "m.gguf", pathlib.Path(folder) / "result.json"
+            self.check("synth", MODEL, "-o", model)
+            before = model.read_bytes()
+            link = pathlib.Path(folder) / "link"
+            link.symlink_to(model)
+            for path in (model, link):
+                self.refused("bench", "-m", model, "-p", "0", "-n", "2", "-w", "none", "-r", "1", "--trace", path,
+                             says="is a model file")
+            self.assertEqual(model.read_bytes(), before)
+            with open(result, "wb") as out:
+                done = subprocess.run([cli.BINARY, "bench", "-m", MODEL, "-p", "0", "-n", "2", "-w", "none", "-r", "1",
+                                       "--json", "--trace", result], stdout=out, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, cli.BAD_USE)
+            self.assertIn(b"where the result goes", done.stderr)
+            self.refused("bench", "-m", MODEL, "-r", "1", "--trace", "x" * 300, says="--trace xxx")
+
     def test_in_one_line_each(self):
         for flags, says in ((["-w", "0"], "-w 0"), (["-w", "-1"], "give 1 to 512"), (["-w", "1,0,2"], "0 is out of range"),
                             (["-w", "513"], "give 1 to 512"), (["-w", ""], "-w"), (["-w", ","], "-w ,"),

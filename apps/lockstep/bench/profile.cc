@@ -1,10 +1,15 @@
 #include "bench/profile.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
 
 #include "base/temporary_file.h"
 #include "cli.h"
@@ -80,8 +85,22 @@ void OpTrace::write(const std::string& path, const Json& about) && {
 
 void OpTrace::check_path(const std::string& path) {
   if (path.empty()) bad_use("--trace: the name is empty; name a file to write");
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    bad_use(fmt::format("--trace {}: {}; name another", shorten(path), error.message()));
+  }
+  char magic[4] = {};
+  if (std::ifstream(path, std::ios::binary).read(magic, 4) &&
+      std::string_view(magic, 4) == "GGUF") {
+    bad_use(fmt::format("--trace {}: is a model file; name another", shorten(path)));
+  }
+  struct stat file {
+  }, output{};
+  if (::stat(path.c_str(), &file) == 0 && ::fstat(STDOUT_FILENO, &output) == 0 &&
+      file.st_dev == output.st_dev && file.st_ino == output.st_ino) {
+    bad_use(fmt::format("--trace {}: is where the result goes; name another", shorten(path)));
+  }
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     bad_use(fmt::format("--trace {}: is there and is not a regular file; name another", path));
   }

@@ -38,8 +38,8 @@ class OpTrace {
               int64_t duration_ns);
   // Appears at path whole or not at all. Throws Error(resource).
   void write(const std::string& path, const Json& about) &&;
-  // Throws now what write would: Error(bad_use) where path is something else than a regular file,
-  // Error(resource) where no file can be made.
+  // Throws now what write would: Error(bad_use) where path is something else than a regular file, a
+  // model, or the file that standard output goes to; Error(resource) where no file can be made.
   static void check_path(const std::string& path);
 
  private:
