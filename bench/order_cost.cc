@@ -19,6 +19,7 @@
 #include "gguf/types.h"
 #include "kernels/cpu/kernels.h"
 
+// src/kernels/CMakeLists.txt: lockstep_kernels_avx512_free.
 namespace lockstep::kernels::avx512_free {
 void matmul_quantized(const MatmulQuantizedArgs& args, Range items);
 }

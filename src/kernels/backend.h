@@ -87,7 +87,7 @@ class Backend {
 
 // Names of the instruction sets that this build has kernels for and this CPU can run, slowest
 // first: "scalar", "scalar-v3" (the scalar reference, built for plain x86-64 and for x86-64-v3),
-// "avx2", "avx512" (with VNNI).
+// "avx2", "avx512" (with VNNI), "amx" (AVX-512 and AMX).
 std::vector<std::string> cpu_isas();
 
 // isa: "" picks the best this CPU has, or one of cpu_isas(). Error(bad_use) names what the CPU

@@ -7,6 +7,11 @@
 #include "quant/dequantize.h"
 #include "quantized.h"
 
+// The AVX-512 products in another order of additions (src/kernels/CMakeLists.txt).
+namespace lockstep::kernels::avx512_free {
+void matmul_quantized(const MatmulQuantizedArgs& args, Range items);
+}
+
 namespace lockstep::kernels::test {
 namespace {
 
@@ -263,6 +268,41 @@ TEST(Matmul, EveryWidthGivesTheRowsOfWidthOne) {
         }
       }
     }
+  }
+}
+
+// The negative control of all comparisons above: compiled kernels whose one difference is the order
+// of additions must come out unequal, where there is more than one addition to order.
+TEST(Matmul, AnotherOrderIsSeen) {
+  const auto all = all_cpu_kernels();
+  const auto found = std::find_if(all.begin(), all.end(), [](const CpuKernels* kernels) {
+    return std::string_view(kernels->isa) == "avx512";
+  });
+  ASSERT_NE(found, all.end());
+  const CpuKernels& avx512 = **found;
+  if (!cpu_can_run(avx512)) GTEST_SKIP() << "this CPU has no AVX-512";
+  CpuKernels free = avx512;
+  free.matmul_quantized = avx512_free::matmul_quantized;
+  Random random(51);
+  for (const TensorType type : kQuantTypes) {
+    const std::string name(gguf::type_info(type).name);
+    Control control(name + " in one running sum");
+    for (const int64_t rows : {1, 3, 8, 17}) {
+      for (int trial = 0; trial < 10; ++trial) {
+        const int64_t k = 256 * random.between(4, 12), n_out = random.between(8, 40);
+        const OwnedWeight w = random_weight(random, type, k, n_out);
+        const auto x = random_floats(random, rows * k, Kind::plain);
+        const auto law = product(avx512, random, w.weight, nullptr, x, rows);
+        const auto other = product(free, random, w.weight, nullptr, x, rows);
+        control.trial(!same_bits(law, other));
+        // One segment leaves nothing to order: the same code otherwise.
+        const OwnedWeight narrow = random_weight(random, type, 256, n_out);
+        const std::vector<float> start(x.begin(), x.begin() + rows * 256);
+        EXPECT_TRUE(same_bits(product(avx512, random, narrow.weight, nullptr, start, rows),
+                              product(free, random, narrow.weight, nullptr, start, rows)));
+      }
+    }
+    EXPECT_TRUE(control.seen(0.95)) << name;
   }
 }
 

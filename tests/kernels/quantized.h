@@ -12,7 +12,7 @@ namespace lockstep::kernels::test {
 // Rows quantised in one form, with room for what every table writes.
 struct Quantized {
   Quantized(const CpuKernels& kernels, ActivationForm form, int64_t n_rows, int64_t n)
-      : together(kernels.rows_together),
+      : together(kernels.rows_together(form, n_rows)),
         block(form == ActivationForm::q32 ? 32 : 256),
         rows(n_rows),
         width(n),

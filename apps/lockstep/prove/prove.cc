@@ -252,7 +252,10 @@ Runner set_up_prove(Flags& flags) {
       "must "
       "be found were found, 5 when one was missed.",
       "lockstep prove -m model.gguf --quick");
-  return [options] { return prove(*options); };
+  return [options] {
+    if (options->engine.isa == "all") options->engine.isa.reset();
+    return prove(*options);
+  };
 }
 
 }  // namespace lockstep::app

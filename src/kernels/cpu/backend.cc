@@ -41,10 +41,10 @@ void CpuBackend::run(const Graph& graph, Pass& pass) {
   pass.faults.clear();
   if (pass.plant) pass.plant->done = false;
   const CanonicalFloatMode mode;
-  plan_ = plan_pass(graph, pass);
+  schedule(graph);
+  plan_ = plan_pass(graph, facts_, pass);
   if (plan_.rows == 0) return;
   packed_ = store_->of(graph, kernels_.packing, team_);
-  schedule(graph);
   reserve(graph, pass);
   cut_phases();
   phase_start_ns_ = observer_ ? now_ns() : 0;
@@ -60,10 +60,12 @@ void CpuBackend::schedule(const Graph& graph) {
   // A plant goes into the output of one op, before the next one reads it.
   const bool fuse = pass_->plant == nullptr;
   if (scheduled_.lock() == graph.identity && fused_ == fuse) return;
+  scheduled_.reset();
+  facts_ = facts_of(graph);
   phases_ = make_schedule(graph, fuse);
-  rope_tables_.resize(std::max(rope_tables_.size(), plan_.rope_specs.size()));
-  for (size_t i = 0; i < plan_.rope_specs.size(); ++i) {
-    rope_tables_[i].frequencies = rope_frequencies(*plan_.rope_specs[i]);
+  rope_tables_.resize(std::max(rope_tables_.size(), facts_.rope_specs.size()));
+  for (size_t i = 0; i < facts_.rope_specs.size(); ++i) {
+    rope_tables_[i].frequencies = rope_frequencies(*facts_.rope_specs[i]);
   }
   scheduled_ = graph.identity;
   fused_ = fuse;
@@ -71,6 +73,7 @@ void CpuBackend::schedule(const Graph& graph) {
 
 // All memory of the pass, so that no worker ever allocates.
 void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
+  const auto selected = static_cast<int64_t>(plan_.selected.size());
   slot_memory_.resize(std::max(slot_memory_.size(), graph.slots.size()));
   slots_.assign(graph.slots.size(), nullptr);
   for (size_t i = 0; i < graph.slots.size(); ++i) {
@@ -78,32 +81,29 @@ void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
       slots_[i] = pass.logits.data();
       continue;
     }
-    slot_memory_[i].reserve(std::max<int64_t>(1, plan_.slot_rows[i]) * graph.slots[i].width * 4);
+    const int64_t rows = facts_.slot_is_late[i] ? selected : plan_.rows;
+    slot_memory_[i].reserve(std::max<int64_t>(1, rows) * graph.slots[i].width * 4);
     slots_[i] = slot_memory_[i].as<float>();
   }
+  q32_.reserve(plan_.rows, facts_.q32.all, 32);
+  q32_.reserve(selected, facts_.q32.selected, 32);
+  q256_.reserve(plan_.rows, facts_.q256.all, 256);
+  q256_.reserve(selected, facts_.q256.selected, 256);
 
   int64_t scratch = 64;
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& o = graph.ops[i];
-    const int64_t rows = plan_.rows_at(static_cast<int>(i));
-    if (const auto* linear = std::get_if<op::Linear>(&o.args)) {
-      for (const op::LinearOut& out : linear->outs) {
-        const ActivationForm form = activation_form(out.weight->type);
-        if (form == ActivationForm::q32) q32_.reserve(rows, out.weight->n_in, 32);
-        if (form == ActivationForm::q256) q256_.reserve(rows, out.weight->n_in, 256);
-      }
-    } else if (const auto* attention = std::get_if<op::Attention>(&o.args)) {
-      for (const PassPlan::Segment& segment : plan_.segments) {
-        const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(o.layer)];
-        scratch = std::max(
-            scratch, attention_scratch_bytes(attention->head_dim, attention->n_head, kv.n_head_kv));
-      }
+  for (const int i : facts_.kv_ops) {
+    const auto* attention = std::get_if<op::Attention>(&op(i).args);
+    if (!attention) continue;
+    for (const PassPlan::Segment& segment : plan_.segments) {
+      const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(op(i).layer)];
+      scratch = std::max(
+          scratch, attention_scratch_bytes(attention->head_dim, attention->n_head, kv.n_head_kv));
     }
   }
   scratch_stride_ = scratch;
   scratch_.reserve(scratch * team_.size());
 
-  for (size_t i = 0; i < plan_.rope_specs.size(); ++i) {
+  for (size_t i = 0; i < facts_.rope_specs.size(); ++i) {
     RopeTable& table = rope_tables_[i];
     const auto bytes = plan_.rows * static_cast<int64_t>(table.frequencies.f.size()) * 4;
     table.cos.reserve(bytes);
@@ -147,6 +147,7 @@ int64_t CpuBackend::items(const Phase& phase) const {
 void CpuBackend::cut_phases() {
   chunks_.clear();
   chunk_size_.clear();
+  items_.clear();
   const int64_t most = team_.size() == 1 ? 1 : kChunksPerWorker * team_.size();
   for (const Phase& phase : phases_) {
     const int64_t n = items(phase);
@@ -160,6 +161,7 @@ void CpuBackend::cut_phases() {
       // but every worker gets something
       size = std::min(size, std::max<int64_t>(1, n / (2 * team_.size())));
     }
+    items_.push_back(n);
     chunk_size_.push_back(size);
     chunks_.push_back(static_cast<int32_t>(divide_up(n, size)));
   }
@@ -170,7 +172,7 @@ void CpuBackend::run(int phase_index, int chunk, int worker) {
   const auto index = static_cast<size_t>(phase_index);
   const Phase& phase = phases_[index];
   const int64_t begin = chunk * chunk_size_[index];
-  const Range range{begin, std::min(items(phase), begin + chunk_size_[index])};
+  const Range range{begin, std::min(items_[index], begin + chunk_size_[index])};
   const int64_t start = observer_ ? now_ns() : 0;
   switch (phase.kind) {
     case Phase::Kind::rows:
@@ -236,6 +238,8 @@ void CpuBackend::after(int phase_index) {
 }
 
 void CpuBackend::report_faults() {
+  const auto all = static_cast<size_t>((n_ops() + 1) * plan_.rows);
+  if (!std::memchr(flags_.data(), 1, all)) return;
   std::vector<PassFault>& faults = pass_->faults;
   std::vector<bool> faulted(static_cast<size_t>(plan_.rows));
   for (int i = 0; i <= n_ops(); ++i) {

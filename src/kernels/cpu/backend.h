@@ -114,8 +114,9 @@ class CpuBackend final : public Backend, private TeamWork {
   std::vector<RopeTable> rope_tables_;
   Buffer scratch_, flags_;
   int64_t scratch_stride_ = 0;
-  std::weak_ptr<const void> scheduled_;  // Graph::identity of `phases_`
+  std::weak_ptr<const void> scheduled_;  // Graph::identity of the two that follow
   bool fused_ = false;
+  GraphFacts facts_;
   std::vector<Phase> phases_;
 
   // Of the pass that runs.
@@ -124,8 +125,8 @@ class CpuBackend final : public Backend, private TeamWork {
   std::shared_ptr<const PackedGraph> packed_;
   PassPlan plan_;
   std::vector<float*> slots_;
-  std::vector<int32_t> chunks_;      // [phases]
-  std::vector<int64_t> chunk_size_;  // [phases], in items of the phase
+  std::vector<int32_t> chunks_;              // [phases]
+  std::vector<int64_t> items_, chunk_size_;  // [phases]
   // With an observer: the time workers spent in each op in this phase, and an op's share of the
   // time that phases took.
   std::unique_ptr<std::atomic<int64_t>[]> busy_ns_;

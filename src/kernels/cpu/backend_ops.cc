@@ -6,7 +6,7 @@
 namespace lockstep::kernels {
 
 void CpuBackend::rope_rows(Range rows) {
-  for (size_t i = 0; i < plan_.rope_specs.size(); ++i) {
+  for (size_t i = 0; i < facts_.rope_specs.size(); ++i) {
     const RopeTable& table = rope_tables_[i];
     const auto pairs = static_cast<int64_t>(table.frequencies.f.size());
     for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -19,14 +19,15 @@ void CpuBackend::rope_rows(Range rows) {
 // Each activation form that some weight needs.
 void CpuBackend::quantise(int op_index, Part part) {
   const auto& linear = std::get<op::Linear>(op(op_index).args);
+  const int64_t rows = plan_.rows_at(op_index);
   const auto make = [&](ActivationForm form, const QuantizedBuffers& buffers) {
     for (const op::LinearOut& out : linear.outs) {
       if (activation_form(out.weight->type) != form) continue;
-      run_kernel(
-          kernels_.quantize_activations,
-          QuantizeActivationsArgs{slot(linear.in), plan_.rows_at(op_index), width(linear.in), form,
-                                  buffers.view(kernels_.rows_together), faults(op_index)},
-          part);
+      run_kernel(kernels_.quantize_activations,
+                 QuantizeActivationsArgs{slot(linear.in), rows, width(linear.in), form,
+                                         buffers.view(kernels_.rows_together(form, rows)),
+                                         faults(op_index)},
+                 part);
       return;
     }
   };
@@ -55,7 +56,8 @@ void CpuBackend::run_product(int op_index, Range tiles) {
     } else {
       const QuantizedBuffers& buffers = form == ActivationForm::q32 ? q32_ : q256_;
       kernels_.matmul_quantized(
-          {&w, packed[i], out.bias, buffers.view(kernels_.rows_together), rows, slot(out.out)},
+          {&w, packed[i], out.bias, buffers.view(kernels_.rows_together(form, rows)), rows,
+           slot(out.out)},
           own);
     }
   }
@@ -102,7 +104,7 @@ void CpuBackend::execute(const op::RmsNorm& a, int op_index, Part part) {
 
 void CpuBackend::execute(const op::Rope& a, int op_index, Part part) {
   size_t index = 0;
-  while (plan_.rope_specs[index] != a.spec) ++index;
+  while (facts_.rope_specs[index] != a.spec) ++index;
   const RopeTable& table = rope_tables_[index];
   run_kernel(
       kernels_.rope,

@@ -1,10 +1,15 @@
 #include "kernels/cpu/kernels.h"
 
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/tiles/amx_table.h"
 
 namespace lockstep::kernels {
 
@@ -20,10 +25,41 @@ extern const CpuKernels kTable;
 namespace avx512 {
 extern const CpuKernels kTable;
 }
+namespace amx {
+namespace {
+
+// The AVX-512 table with its own products.
+const CpuKernels& table() {
+  static const CpuKernels with_amx = [] {
+    CpuKernels table = avx512::kTable;
+    table.isa = "amx";
+    table.rows_together = rows_together;
+    table.matmul_quantized = matmul_quantized;
+    return table;
+  }();
+  return with_amx;
+}
+
+// Linux gives a process the tile registers' 8 KiB of state when it asks (arch_prctl(2)).
+bool may_use_tiles() {
+  constexpr long kAskForState = 0x1023, kTileData = 18;
+  static const bool may = syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+  return may;
+}
+
+bool has_int8_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  constexpr unsigned kTiles = 1u << 24, kInt8 = 1u << 25;
+  return (d & kTiles) != 0 && (d & kInt8) != 0;
+}
+
+}  // namespace
+}  // namespace amx
 
 std::span<const CpuKernels* const> all_cpu_kernels() {
-  static constexpr const CpuKernels* kAll[] = {&scalar::kTable, &scalar_v3::kTable, &avx2::kTable,
-                                               &avx512::kTable};
+  static const CpuKernels* const kAll[] = {&scalar::kTable, &scalar_v3::kTable, &avx2::kTable,
+                                           &avx512::kTable, &amx::table()};
   return kAll;
 }
 
@@ -41,13 +77,18 @@ bool cpu_can_run(const CpuKernels& kernels, std::string* missing) {
   need(__builtin_cpu_supports("f16c"), "f16c");
   need(__builtin_cpu_supports("lzcnt"), "lzcnt");
   need(__builtin_cpu_supports("movbe"), "movbe");
-  if (&kernels == &avx512::kTable) {
+  const bool amx = &kernels == &amx::table();
+  if (&kernels == &avx512::kTable || amx) {
     need(__builtin_cpu_supports("avx512f"), "avx512f");
     need(__builtin_cpu_supports("avx512bw"), "avx512bw");
     need(__builtin_cpu_supports("avx512cd"), "avx512cd");
     need(__builtin_cpu_supports("avx512dq"), "avx512dq");
     need(__builtin_cpu_supports("avx512vl"), "avx512vl");
     need(__builtin_cpu_supports("avx512vnni"), "avx512vnni");
+  }
+  if (amx) {
+    need(amx::has_int8_tiles(), "amx-int8");
+    if (lacking.empty()) need(amx::may_use_tiles(), "the system's leave to use AMX");
   }
   if (missing) *missing = lacking;
   return lacking.empty();

@@ -38,8 +38,9 @@ struct CpuKernels {
   void (*embed)(const EmbedArgs&, Range items);
   void (*rms_norm)(const RmsNormArgs&, Range items);
   void (*quantize_activations)(const QuantizeActivationsArgs&, Range items);
-  int64_t rows_together;   // how it wants the activations' q (ops/quantize_activations.h)
-  const Packing* packing;  // how matmul_quantized wants a matrix; null: as the file has it
+  // How matmul_quantized wants the q of `rows` rows (ops/quantize_activations.h).
+  int64_t (*rows_together)(ActivationForm form, int64_t rows);
+  const Packing* packing;  // how it wants a matrix; null: as the file has it
   void (*matmul_quantized)(const MatmulQuantizedArgs&, Range items);
   void (*matmul_float)(const MatmulFloatArgs&, Range items);
   void (*rope)(const RopeArgs&, Range items);
@@ -53,7 +54,7 @@ struct CpuKernels {
   void (*check_logits)(const CheckLogitsArgs&, Range items);
 };
 
-// All tables of this build, slowest first: "scalar", "scalar-v3", "avx2", "avx512".
+// All tables of this build, slowest first: "scalar", "scalar-v3", "avx2", "avx512", "amx".
 std::span<const CpuKernels* const> all_cpu_kernels();
 
 // Whether this machine has what the table's code needs; if not, missing names the features.

@@ -37,26 +37,16 @@ void check_pages(const Op& op, const PassPlan::Segment& segment, bool write) {
   }
 }
 
-void check_op(const Graph& graph, const Op& op, const PassPlan& plan) {
+// Shapes that no pass changes.
+void check_op(const Graph& graph, const Op& op) {
   const auto width = [&](Slot slot) { return graph.slots[static_cast<size_t>(slot)].width; };
   const auto require = [&](bool fits, const char* what) {
     if (!fits) refuse(&op, what);
-  };
-  const auto for_each_segment = [&](const auto& check) {
-    for (const PassPlan::Segment& segment : plan.segments) {
-      if (segment.rows > 0) check(segment);
-    }
   };
   std::visit(
       Overloaded{
           [&](const op::Embed& a) {
             require(a.table->n_in == width(a.out), "table and output differ in width");
-            for (const int32_t token : plan.tokens) {
-              if (token < 0 || token >= a.table->n_out) {
-                refuse(&op, "token " + std::to_string(token) + " is outside the vocabulary of " +
-                                std::to_string(a.table->n_out));
-              }
-            }
           },
           [&](const op::RmsNorm& a) {
             require(width(a.in) == width(a.out) && a.group > 0 && width(a.in) % a.group == 0,
@@ -80,23 +70,10 @@ void check_op(const Graph& graph, const Op& op, const PassPlan& plan) {
             require(width(a.inout) == a.n_head * a.head_dim && a.spec->n_rot <= a.head_dim,
                     "heads don't fit the slot");
           },
-          [&](const op::KvWrite& a) {
-            for_each_segment([&](const PassPlan::Segment& segment) {
-              check_pages(op, segment, true);
-              const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(op.layer)];
-              require(width(a.k) == int64_t{kv.n_head_kv} * kv.head_dim && width(a.v) == width(a.k),
-                      "the state's heads don't fit the slots");
-            });
-          },
+          [&](const op::KvWrite& a) { require(width(a.v) == width(a.k), "widths differ"); },
           [&](const op::Attention& a) {
             require(width(a.q) == a.n_head * a.head_dim && width(a.out) == width(a.q),
                     "heads don't fit the slots");
-            for_each_segment([&](const PassPlan::Segment& segment) {
-              check_pages(op, segment, false);
-              const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(op.layer)];
-              require(kv.head_dim == a.head_dim && kv.n_head_kv > 0 && a.n_head % kv.n_head_kv == 0,
-                      "the state's heads don't fit the op's");
-            });
           },
           [&](const op::Add& a) {
             require(width(a.a) == width(a.b) && width(a.a) == width(a.out), "widths differ");
@@ -108,6 +85,34 @@ void check_op(const Graph& graph, const Op& op, const PassPlan& plan) {
           [&](const op::Softcap&) {},
       },
       op.args);
+}
+
+void check_tokens(const Op& op, const PassPlan& plan) {
+  const Weight& table = *std::get<op::Embed>(op.args).table;
+  for (const int32_t token : plan.tokens) {
+    if (token < 0 || token >= table.n_out) {
+      refuse(&op, "token " + std::to_string(token) + " is outside the vocabulary of " +
+                      std::to_string(table.n_out));
+    }
+  }
+}
+
+// The state that KvWrite or Attention works on.
+void check_state(const Graph& graph, const Op& op, const PassPlan::Segment& segment) {
+  const auto* write = std::get_if<op::KvWrite>(&op.args);
+  check_pages(op, segment, write != nullptr);
+  const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(op.layer)];
+  if (write) {
+    const int64_t width = graph.slots[static_cast<size_t>(write->k)].width;
+    if (width != int64_t{kv.n_head_kv} * kv.head_dim) {
+      refuse(&op, "the state's heads don't fit the slots");
+    }
+  } else {
+    const auto& a = std::get<op::Attention>(op.args);
+    if (kv.head_dim != a.head_dim || kv.n_head_kv <= 0 || a.n_head % kv.n_head_kv != 0) {
+      refuse(&op, "the state's heads don't fit the op's");
+    }
+  }
 }
 
 }  // namespace
@@ -136,8 +141,49 @@ std::vector<Slot> output_slots(const OpArgs& args) {
                     args);
 }
 
-PassPlan plan_pass(const Graph& graph, const Pass& pass) {
+GraphFacts facts_of(const Graph& graph) {
+  GraphFacts facts;
+  const auto n_ops = static_cast<int>(graph.ops.size());
+  facts.select_op = n_ops;
+  facts.slot_is_late.assign(graph.slots.size(), 1);
+  for (int i = 0; i < n_ops; ++i) {
+    const Op& op = graph.ops[static_cast<size_t>(i)];
+    const bool state = std::holds_alternative<op::KvWrite>(op.args) ||
+                       std::holds_alternative<op::Attention>(op.args);
+    const bool embed = std::holds_alternative<op::Embed>(op.args);
+    const auto* rope = std::get_if<op::Rope>(&op.args);
+    const bool selects = std::holds_alternative<op::SelectRows>(op.args);
+    if (facts.select_op < n_ops && (state || embed || rope || selects)) {
+      refuse(&op, "can't come after the rows were selected");
+    }
+    if (selects) facts.select_op = i;
+    check_op(graph, op);
+    if (embed) facts.embeds.push_back(i);
+    if (state) facts.kv_ops.push_back(i);
+    const bool late = i >= facts.select_op;
+    for (const Slot slot : output_slots(op.args)) {
+      if (!late) facts.slot_is_late[static_cast<size_t>(slot)] = 0;
+    }
+    if (rope && std::find(facts.rope_specs.begin(), facts.rope_specs.end(), rope->spec) ==
+                    facts.rope_specs.end()) {
+      facts.rope_specs.push_back(rope->spec);
+    }
+    if (const auto* linear = std::get_if<op::Linear>(&op.args)) {
+      for (const op::LinearOut& out : linear->outs) {
+        const ActivationForm form = activation_form(out.weight->type);
+        if (form == ActivationForm::f32) continue;
+        GraphFacts::Widest& widest = form == ActivationForm::q32 ? facts.q32 : facts.q256;
+        int64_t& own = late ? widest.selected : widest.all;
+        own = std::max(own, out.weight->n_in);
+      }
+    }
+  }
+  return facts;
+}
+
+PassPlan plan_pass(const Graph& graph, const GraphFacts& facts, const Pass& pass) {
   PassPlan plan;
+  plan.select_op = facts.select_op;
   for (const PassSegment& segment : pass.segments) {
     const auto rows = static_cast<int64_t>(segment.tokens.size());
     plan.segments.push_back({&segment, plan.rows, rows});
@@ -148,36 +194,14 @@ PassPlan plan_pass(const Graph& graph, const Pass& pass) {
     }
     plan.rows += rows;
   }
-
-  const auto n_ops = static_cast<int>(graph.ops.size());
-  plan.select_op = n_ops;
-  plan.slot_rows.assign(graph.slots.size(), 0);
-  for (int i = 0; i < n_ops; ++i) {
-    const Op& op = graph.ops[static_cast<size_t>(i)];
-    const bool per_sequence = std::holds_alternative<op::Rope>(op.args) ||
-                              std::holds_alternative<op::KvWrite>(op.args) ||
-                              std::holds_alternative<op::Attention>(op.args) ||
-                              std::holds_alternative<op::Embed>(op.args);
-    const bool selects = std::holds_alternative<op::SelectRows>(op.args);
-    if (plan.select_op < n_ops && (per_sequence || selects)) {
-      refuse(&op, "can't come after the rows were selected");
-    }
-    if (selects) plan.select_op = i;
-    check_op(graph, op, plan);
-    for (const Slot slot : output_slots(op.args)) {
-      int64_t& rows = plan.slot_rows[static_cast<size_t>(slot)];
-      rows = std::max(rows, plan.rows_at(i));
-    }
-    if (const auto* rope = std::get_if<op::Rope>(&op.args)) {
-      if (std::find(plan.rope_specs.begin(), plan.rope_specs.end(), rope->spec) ==
-          plan.rope_specs.end()) {
-        plan.rope_specs.push_back(rope->spec);
-      }
-    }
+  for (const int i : facts.embeds) check_tokens(graph.ops[static_cast<size_t>(i)], plan);
+  for (const PassPlan::Segment& segment : plan.segments) {
+    if (segment.rows == 0) continue;
+    for (const int i : facts.kv_ops) check_state(graph, graph.ops[static_cast<size_t>(i)], segment);
   }
 
   const auto wanted = static_cast<int64_t>(plan.selected.size());
-  if (plan.select_op == n_ops && wanted != plan.rows) {
+  if (facts.select_op == static_cast<int>(graph.ops.size()) && wanted != plan.rows) {
     refuse(nullptr, "the graph has no SelectRows, so every row must want logits");
   }
   if (static_cast<int64_t>(pass.logits.size()) != wanted * graph.n_vocab) {

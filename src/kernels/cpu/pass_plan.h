@@ -1,5 +1,7 @@
 // A pass, checked and laid out for one graph: which row is which position, which rows go on after
-// SelectRows, how many rows each slot needs. Made on the calling thread before any worker starts.
+// SelectRows, how many rows each slot needs. Made on the calling thread before any worker starts;
+// what depends on the graph alone is found out once (a small model's pass takes two milliseconds,
+// and has three hundred ops).
 #pragma once
 
 #include <cstdint>
@@ -9,6 +11,22 @@
 
 namespace lockstep::kernels {
 
+// What a graph says of every pass.
+struct GraphFacts {
+  int select_op = 0;                        // index of the graph's SelectRows; ops.size(): none
+  std::vector<const RopeSpec*> rope_specs;  // distinct, in order of first use
+  std::vector<uint8_t> slot_is_late;        // [slots] written after the rows were selected only
+  std::vector<int> embeds, kv_ops;          // indices of Embed; of KvWrite and Attention
+  // The widest input of the products that read form q32, and q256: on all rows, on selected ones.
+  struct Widest {
+    int64_t all = 0, selected = 0;
+  };
+  Widest q32, q256;
+};
+
+// Throws Error(bad_use) naming the op whose shapes don't fit, or that comes too late.
+GraphFacts facts_of(const Graph& graph);
+
 struct PassPlan {
   struct Segment {
     const PassSegment* pass = nullptr;
@@ -16,12 +34,10 @@ struct PassPlan {
   };
   std::vector<Segment> segments;
   int64_t rows = 0;
-  std::vector<int32_t> tokens;              // [rows]
-  std::vector<int64_t> positions;           // [rows]
-  std::vector<int64_t> selected;            // rows that want logits, ascending
-  int select_op = 0;                        // index of the graph's SelectRows; ops.size(): none
-  std::vector<int64_t> slot_rows;           // [slots]
-  std::vector<const RopeSpec*> rope_specs;  // distinct, in order of first use
+  std::vector<int32_t> tokens;     // [rows]
+  std::vector<int64_t> positions;  // [rows]
+  std::vector<int64_t> selected;   // rows that want logits, ascending
+  int select_op = 0;               // GraphFacts
 
   bool after_select(int op_index) const { return op_index > select_op; }
   // Rows that op op_index works on; for SelectRows itself those it keeps.
@@ -38,7 +54,7 @@ struct PassPlan {
 
 // Throws Error(bad_use) naming the op where graph and pass don't fit: a token outside the
 // vocabulary, pages that don't cover the rows, a logits span of the wrong size.
-PassPlan plan_pass(const Graph& graph, const Pass& pass);
+PassPlan plan_pass(const Graph& graph, const GraphFacts& facts, const Pass& pass);
 
 // Slots that op writes, in the order a Plant counts their elements; empty for KvWrite.
 std::vector<Slot> output_slots(const OpArgs& args);

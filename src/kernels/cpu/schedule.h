@@ -1,6 +1,7 @@
 // How the ops of a graph become phases of a thread team. A phase begins when all chunks of the last
-// are done, and that hand-over costs as much as a small op: so ops that work row by row, one after the other, are one phase (a
-// chain), and the quantisation of a product's input is the end of the chain that makes it.
+// are done, and that hand-over costs as much as a small op: so ops that work row by row, one after
+// the other, are one phase (a chain), and the quantisation of a product's input is the end of the
+// chain that makes it.
 #pragma once
 
 #include <vector>

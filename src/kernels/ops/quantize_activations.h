@@ -31,7 +31,7 @@ struct QuantizedActivations {
   float* d = nullptr;
   int16_t* sums = nullptr;
   float* d_sums = nullptr;  // form q32
-  int64_t together = 1;     // CpuKernels::rows_together of the product that reads it
+  int64_t together = 1;     // what CpuKernels::rows_together says of them
 
   // Where elements k … k + 3 of a row are in q; 4 divides k.
   int64_t q_index(int64_t rows, int64_t n, int64_t row, int64_t k) const {

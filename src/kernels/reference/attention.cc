@@ -1,58 +1,10 @@
 #include "kernels/ops/attention.h"
 
-#include "kernels/math/elementary.h"
-#include "kernels/math/half.h"
+#include "kernels/reference/attention_parts.h"
 #include "kernels/reference/lanes16.h"
-#include "kernels/reference/reference.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 namespace {
-
-// A partial result: m the greatest score, l = Σ exp(s - m), o = Σ exp(s - m)·v.
-struct Partial {
-  float m, l;
-  float* o;
-  bool started;
-};
-
-// Elements of a row of values, rounded up so that every row starts on a cache line.
-inline int64_t padded(int64_t head_dim) {
-  return (head_dim + 15) / 16 * 16;
-}
-
-// What one query row and head carries from page to page.
-struct QueryState {
-  Partial span, result;
-  int64_t span_index;
-};
-
-void read_row(KvType type, const std::byte* in, int64_t head_dim, float* out) {
-  switch (type) {
-    case KvType::f32:
-      for (int64_t i = 0; i < head_dim; ++i) out[i] = load<float>(in + 4 * i);
-      break;
-    case KvType::f16:
-      for (int64_t i = 0; i < head_dim; ++i) out[i] = math::f16_to_f32(load<uint16_t>(in + 2 * i));
-      break;
-    case KvType::q8_0:
-      for (int64_t i = 0; i < head_dim; i += 32, in += 34) {
-        const float d = math::f16_to_f32(load<uint16_t>(in));
-        const auto* q = reinterpret_cast<const int8_t*>(in + 2);
-        for (int j = 0; j < 32; ++j) out[i + j] = static_cast<float>(q[j]) * d;
-      }
-      break;
-    case KvType::q4_0:
-      for (int64_t i = 0; i < head_dim; i += 32, in += 18) {
-        const float d = math::f16_to_f32(load<uint16_t>(in));
-        const auto* q = reinterpret_cast<const uint8_t*>(in + 2);
-        for (int j = 0; j < 16; ++j) {
-          out[i + j] = static_cast<float>((q[j] & 15) - 8) * d;
-          out[i + j + 16] = static_cast<float>((q[j] >> 4) - 8) * d;
-        }
-      }
-      break;
-  }
-}
 
 inline float dot(const float* q, const float* k, int64_t n) {
   float lane[16] = {};
@@ -60,22 +12,6 @@ inline float dot(const float* q, const float* k, int64_t n) {
   fma16(q, k, whole, lane);
   for (int64_t i = whole; i < n; ++i) lane[i % 16] = math::fma_rn(q[i], k[i], lane[i % 16]);
   return tree16(lane);
-}
-
-void merge(Partial& a, const Partial& b, int64_t head_dim) {
-  if (!a.started) {
-    a.m = b.m;
-    a.l = b.l;
-    for (int64_t i = 0; i < head_dim; ++i) a.o[i] = b.o[i];
-    a.started = true;
-    return;
-  }
-  const float m = larger(a.m, b.m);
-  const float e_a = math::exp_nonpos(a.m - m);
-  const float e_b = math::exp_nonpos(b.m - m);
-  a.l = math::fma_rn(b.l, e_b, a.l * e_a);
-  for (int64_t i = 0; i < head_dim; ++i) a.o[i] = math::fma_rn(b.o[i], e_b, a.o[i] * e_a);
-  a.m = m;
 }
 
 // Positions [begin, end) of one page for one query row and head; k and v are the page's rows.
@@ -128,10 +64,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
                  -1};
   }
 
-  const auto first_visible = [&](int64_t position) {
-    return args.window > 0 ? larger<int64_t>(0, position - args.window + 1) : 0;
-  };
-  const int64_t tile_begin = first_visible(args.first_position + first);
+  const int64_t tile_begin = first_visible(args, args.first_position + first);
   const int64_t tile_end = args.first_position + first + rows;
   for (int64_t p = tile_begin / kPagePositions; p * kPagePositions < tile_end; ++p) {
     const int64_t page_start = p * kPagePositions;
@@ -145,7 +78,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
     }
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t position = args.first_position + first + row;
-      const int64_t begin = larger<int64_t>(0, first_visible(position) - page_start);
+      const int64_t begin = larger<int64_t>(0, first_visible(args, position) - page_start);
       const int64_t end = smaller(kPagePositions, position + 1 - page_start);
       if (begin >= end) continue;
       bool fault = false;
@@ -153,11 +86,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
         const int64_t head = kv_head * group + g;
         const float* q = args.q + ((first + row) * args.n_head + head) * args.head_dim;
         QueryState& state = states[row * group + g];
-        if (state.span.started && state.span_index != p / kSpanPages) {
-          merge(state.result, state.span, args.head_dim);
-          state.span.started = false;
-        }
-        state.span_index = p / kSpanPages;
+        enter_page(state, p, args.head_dim);
         attend_page(args, q, k, v, begin, end, page, fault);
         merge(state.span, page, args.head_dim);
       }
@@ -168,10 +97,8 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t g = 0; g < group; ++g) {
       QueryState& state = states[row * group + g];
-      merge(state.result, state.span, args.head_dim);
       const int64_t head = kv_head * group + g;
-      float* out = args.out + ((first + row) * args.n_head + head) * args.head_dim;
-      for (int64_t i = 0; i < args.head_dim; ++i) out[i] = state.result.o[i] / state.result.l;
+      finish(state, args.head_dim, args.out + ((first + row) * args.n_head + head) * args.head_dim);
     }
   }
 }

@@ -4,9 +4,7 @@
 #include "kernels/ops/attention.h"
 
 #include LOCKSTEP_SIMD_HEADER
-#include "kernels/math/elementary.h"
-#include "kernels/math/half.h"
-#include "kernels/reference/reference.h"
+#include "kernels/reference/attention_parts.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 namespace {
@@ -16,63 +14,12 @@ using Float = Simd::Float;
 constexpr int kQueries = 4;
 constexpr int64_t kPage = kPagePositions;
 
-// A partial result: m the greatest score, l = Σ exp(s - m), o = Σ exp(s - m)·v.
-struct Partial {
-  float m, l;
-  float* o;
-  bool started;
-};
-
-// What one query row and head carries from page to page.
-struct QueryState {
-  Partial span, result;
-  int64_t span_index;
-};
-
-void read_row(KvType type, const std::byte* in, int64_t head_dim, float* out) {
+// Halves sixteen at a time; the other types are converted as in the reference.
+void read_row_fast(KvType type, const std::byte* in, int64_t head_dim, float* out) {
+  if (type != KvType::f16) return read_row(type, in, head_dim, out);
   int64_t i = 0;
-  switch (type) {
-    case KvType::f32:
-      for (; i < head_dim; ++i) out[i] = load<float>(in + 4 * i);
-      break;
-    case KvType::f16:
-      for (; i + 16 <= head_dim; i += 16) Simd::store(out + i, Simd::load_f16(in + 2 * i));
-      for (; i < head_dim; ++i) out[i] = math::f16_to_f32(load<uint16_t>(in + 2 * i));
-      break;
-    case KvType::q8_0:
-      for (; i < head_dim; i += 32, in += 34) {
-        const float d = math::f16_to_f32(load<uint16_t>(in));
-        const auto* q = reinterpret_cast<const int8_t*>(in + 2);
-        for (int j = 0; j < 32; ++j) out[i + j] = static_cast<float>(q[j]) * d;
-      }
-      break;
-    case KvType::q4_0:
-      for (; i < head_dim; i += 32, in += 18) {
-        const float d = math::f16_to_f32(load<uint16_t>(in));
-        const auto* q = reinterpret_cast<const uint8_t*>(in + 2);
-        for (int j = 0; j < 16; ++j) {
-          out[i + j] = static_cast<float>((q[j] & 15) - 8) * d;
-          out[i + j + 16] = static_cast<float>((q[j] >> 4) - 8) * d;
-        }
-      }
-      break;
-  }
-}
-
-void merge(Partial& a, const Partial& b, int64_t head_dim) {
-  if (!a.started) {
-    a.m = b.m;
-    a.l = b.l;
-    for (int64_t i = 0; i < head_dim; ++i) a.o[i] = b.o[i];
-    a.started = true;
-    return;
-  }
-  const float m = larger(a.m, b.m);
-  const float e_a = math::exp_nonpos(a.m - m);
-  const float e_b = math::exp_nonpos(b.m - m);
-  a.l = math::fma_rn(b.l, e_b, a.l * e_a);
-  for (int64_t i = 0; i < head_dim; ++i) a.o[i] = math::fma_rn(b.o[i], e_b, a.o[i] * e_a);
-  a.m = m;
+  for (; i + 16 <= head_dim; i += 16) Simd::store(out + i, Simd::load_f16(in + 2 * i));
+  for (; i < head_dim; ++i) out[i] = math::f16_to_f32(load<uint16_t>(in + 2 * i));
 }
 
 // score[query][key] for keys [begin, end) of a page: the law's sixteen lanes and their tree, for
@@ -181,7 +128,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
                  std::byte* scratch) {
   const KvLayerView& kv = *args.kv;
   const int64_t group = args.n_head / kv.n_head_kv, queries = rows * group;
-  const int64_t stride = (args.head_dim + 15) / 16 * 16;
+  const int64_t stride = padded(args.head_dim);
   const int64_t k_bytes = kv_row_bytes(kv.k_type, args.head_dim);
   const int64_t v_bytes = kv_row_bytes(kv.v_type, args.head_dim);
 
@@ -203,10 +150,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
   Partial page[kQueries];
   for (int n = 0; n < kQueries; ++n) page[n] = {0.0f, 0.0f, page_o + n * stride, false};
 
-  const auto first_visible = [&](int64_t position) {
-    return args.window > 0 ? larger<int64_t>(0, position - args.window + 1) : 0;
-  };
-  const int64_t tile_begin = first_visible(args.first_position + first);
+  const int64_t tile_begin = first_visible(args, args.first_position + first);
   const int64_t tile_end = args.first_position + first + rows;
   for (int64_t index = tile_begin / kPage; index * kPage < tile_end; ++index) {
     const int64_t page_start = index * kPage;
@@ -215,13 +159,13 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
     const std::byte* k_page = kv.k_pages[index] + kv_head * kPage * k_bytes;
     const std::byte* v_page = kv.v_pages[index] + kv_head * kPage * v_bytes;
     for (int64_t j = read_begin; j < read_end; ++j) {
-      read_row(kv.k_type, k_page + j * k_bytes, args.head_dim, k + j * stride);
-      read_row(kv.v_type, v_page + j * v_bytes, args.head_dim, v + j * stride);
+      read_row_fast(kv.k_type, k_page + j * k_bytes, args.head_dim, k + j * stride);
+      read_row_fast(kv.v_type, v_page + j * v_bytes, args.head_dim, v + j * stride);
       for (int64_t d = args.head_dim; d < stride; ++d) k[j * stride + d] = v[j * stride + d] = 0.0f;
     }
     const auto visible = [&](int64_t query) {
       const int64_t position = args.first_position + first + query / group;
-      return Range{larger<int64_t>(0, first_visible(position) - page_start),
+      return Range{larger<int64_t>(0, first_visible(args, position) - page_start),
                    smaller(kPage, position + 1 - page_start)};
     };
     for (int64_t i = 0; i < queries;) {
@@ -249,11 +193,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
         }
         for (int64_t a = 0; a < n; ++a) {
           QueryState& state = states[i + a];
-          if (state.span.started && state.span_index != index / kSpanPages) {
-            merge(state.result, state.span, args.head_dim);
-            state.span.started = false;
-          }
-          state.span_index = index / kSpanPages;
+          enter_page(state, index, args.head_dim);
           merge(state.span, page[a], args.head_dim);
           if (fault[a]) set_fault(args.faults, first + (i + a) / group);
         }
@@ -263,11 +203,9 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
   }
 
   for (int64_t i = 0; i < queries; ++i) {
-    Partial& result = states[i].result;
-    merge(result, states[i].span, args.head_dim);
-    float* out = args.out +
-                 ((first + i / group) * args.n_head + kv_head * group + i % group) * args.head_dim;
-    for (int64_t d = 0; d < args.head_dim; ++d) out[d] = result.o[d] / result.l;
+    finish(states[i], args.head_dim,
+           args.out +
+               ((first + i / group) * args.n_head + kv_head * group + i % group) * args.head_dim);
   }
 }
 
