@@ -1,4 +1,4 @@
-// Products of many rows with AMX: integer dots of 8 or 16 rows by sixteen columns in one
+// Products of many rows with AMX: integer dots of sixteen rows by sixteen columns in one
 // instruction, from the same packed tiles and in the law's order of additions. What is left to
 // AVX-512 is scaling the sums. Passes of few rows, where memory is slower than arithmetic, go to
 // the AVX-512 kernels.
@@ -51,12 +51,26 @@ inline void dot_tile() {
   asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sums), "i"(rows), "i"(codes));
 }
 
-// Lanes of the law for groups of rows, in memory: [group][lane][row of the group][column], of T
-// tiles beside each other. Half of a core's smallest L2.
-constexpr int64_t kLaneBytes = 256 << 10;
-constexpr int kLanesOfLaw = 8;
+constexpr int R = 16;  // rows of a group: one tile register of sums is 16 rows by 16 columns
 
-template <int R>
+// Depth: elements of K in one product.
+TileConfig config_of(int64_t depth) {
+  TileConfig c;
+  for (const int i : {kSums, kMoreSums, kRowsTile, kCodesTile, kMoreCodes}) {
+    c.rows[i] = R;
+    c.row_bytes[i] = 64;
+  }
+  c.row_bytes[kRowsTile] = static_cast<uint16_t>(depth);
+  c.rows[kCodesTile] = c.rows[kMoreCodes] = static_cast<uint8_t>(depth / 4);
+  return c;
+}
+
+// Lanes of the law for groups of rows, in memory: [group][lane][row of the group][column]. A
+// quarter of a megabyte, of the megabytes of L2 that cores with AMX have.
+constexpr int kLanesOfLaw = 8;
+constexpr int64_t kMaxRows = 512;
+constexpr int64_t kLaneBytes = kMaxRows * kLanesOfLaw * 64;
+
 struct LaneStore {
   float* lanes;  // kLaneBytes
 
@@ -84,16 +98,14 @@ struct LaneStore {
 
 // Rows in groups of R. The last group ends with the last row; rows that it shares with the group
 // before come out twice, with the same bits.
-template <int R>
 struct Groups {
   Range rows;
   int64_t count() const { return (rows.end - rows.begin + R - 1) / R; }
   int64_t first(int64_t group) const { return smaller(rows.begin + group * R, rows.end - R); }
 };
 
-template <int R>
 void store_rows(const MatmulQuantizedArgs& args, int64_t tile, int64_t first_row,
-                const LaneStore<R>& lanes, int64_t group, int64_t segments) {
+                const LaneStore& lanes, int64_t group, int64_t segments) {
   const int64_t n = tile * tiles::kColumns, n_out = args.weight->n_out;
   const int64_t columns = smaller(tiles::kColumns, n_out - n);
   float* out = args.out + first_row * n_out + n;
@@ -104,125 +116,85 @@ void store_rows(const MatmulQuantizedArgs& args, int64_t tile, int64_t first_row
   }
 }
 
-// Form 32: eight rows by T tiles. The sums of a block have to be scaled before the next block's are
-// added, so a product is 32 elements deep.
+// Form 32. The sums of a block have to be scaled before the next block's are added, so a product is
+// 32 elements deep, and costs as much for eight rows as for sixteen: most of it is the way out of
+// the tile register.
 template <typename Format>
 struct AmxForm32 {
-  static constexpr int R = 8, kTiles = 2;
-  static constexpr int64_t kMaxRows = kLaneBytes / (kTiles * kLanesOfLaw * 64);
+  static constexpr int64_t kDepth = 32;
 
-  static TileConfig config() {
-    TileConfig c;
-    for (const int i : {kSums, kMoreSums}) c.rows[i] = R, c.row_bytes[i] = 64;
-    c.rows[kRowsTile] = R, c.row_bytes[kRowsTile] = 32;
-    for (const int i : {kCodesTile, kMoreCodes}) c.rows[i] = 8, c.row_bytes[i] = 64;
-    return c;
-  }
+  // Sums of block b are on their way while those of the blocks before are scaled.
+  static constexpr int kAheadBlocks = 2, kRing = 4;
 
-  template <int T>
-  static void dots(const int8_t* q, int64_t stride, const std::byte codes[][4096], int64_t b,
-                   int32_t* sums) {
-    load_tile<kRowsTile>(q + 32 * b, stride);
-    load_tile<kCodesTile>(codes[0] + 512 * b, 64);
+  static void dots(const int8_t* q, int64_t stride, const std::byte* codes, int32_t* sums) {
+    load_tile<kRowsTile>(q, stride);
+    load_tile<kCodesTile>(codes, 64);
     clear_tile<kSums>();
     dot_tile<kSums, kRowsTile, kCodesTile>();
     store_tile_rows<kSums>(sums, 64);
-    if constexpr (T == 2) {
-      load_tile<kMoreCodes>(codes[1] + 512 * b, 64);
-      clear_tile<kMoreSums>();
-      dot_tile<kMoreSums, kRowsTile, kMoreCodes>();
-      store_tile_rows<kMoreSums>(sums + 16 * R, 64);
-    }
   }
 
-  template <int T>
-  static void run(const MatmulQuantizedArgs& args, int64_t tile, int64_t tile_bytes, Range rows,
-                  float* lane_memory) {
+  static void run(const MatmulQuantizedArgs& args, int64_t tile, int64_t tile_bytes,
+                  const Groups& groups, const LaneStore& lanes) {
     const int64_t n_in = args.weight->n_in, n_blocks = n_in / 32;
-    const Groups<R> groups{rows};
-    LaneStore<R> lanes[T];
-    for (int t = 0; t < T; ++t) {
-      lanes[t].lanes = lane_memory + t * groups.count() * kLanesOfLaw * R * 16;
-    }
     const std::byte* in = args.packed + tile * tile_bytes;
-    alignas(64) std::byte codes[T][4096];
-    alignas(64) int32_t sums[2][T * R * 16];
+    alignas(64) std::byte codes[tiles::kBlocksPerSegment * tiles::kCodes8];
+    alignas(64) int32_t sums[kRing][R * 16];
     for (int64_t b0 = 0; b0 < n_blocks; b0 += tiles::kBlocksPerSegment) {
       const int64_t count = smaller(tiles::kBlocksPerSegment, n_blocks - b0);
       const std::byte* packed_codes = in + tiles::factor_bytes(count, Format::kFactorBytes);
-      for (int t = 0; t < T; ++t) {
-        for (int64_t b = 0; b < count; ++b) {
-          Block<Format>::unpack(packed_codes + t * tile_bytes + b * Format::kCodeBytes,
-                                codes[t] + 512 * b);
-        }
+      for (int64_t b = 0; b < count; ++b) {
+        Block<Format>::unpack(packed_codes + b * Format::kCodeBytes, codes + 512 * b);
       }
+      // Blocks of all groups in one line, so that the lead is kept from group to group.
+      const int64_t all = groups.count() * count;
+      int64_t asked = 0, asked_group = 0, asked_block = 0;
+      const auto ask = [&] {
+        if (asked == all) return;
+        dots(args.x.q + groups.first(asked_group) * n_in + 32 * (b0 + asked_block), n_in,
+             codes + 512 * asked_block, sums[asked % kRing]);
+        ++asked;
+        if (++asked_block == count) asked_block = 0, ++asked_group;
+      };
+      for (int i = 0; i < kAheadBlocks; ++i) ask();
+      int64_t done = 0;
       for (int64_t group = 0; group < groups.count(); ++group) {
         const int64_t row = groups.first(group);
-        const int8_t* q = args.x.q + row * n_in + 32 * b0;
-        Float acc[T][R];
-#pragma GCC unroll 2
-        for (int t = 0; t < T; ++t) {
-#pragma GCC unroll 8
-          for (int r = 0; r < R; ++r) acc[t][r] = Simd::zero();
-        }
-        dots<T>(q, n_in, codes, 0, sums[0]);
-        for (int64_t b = 0; b < count; ++b) {
-          // The next block's dots are on their way while this one's are scaled.
-          if (b + 1 < count) dots<T>(q, n_in, codes, b + 1, sums[(b + 1) % 2]);
-          const int32_t* s = sums[b % 2];
+        Float acc[R];
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) acc[r] = Simd::zero();
+        for (int64_t b = 0; b < count; ++b, ++done) {
+          ask();
+          const int32_t* s = sums[done % kRing];
           const float* dx = args.x.d + (b0 + b) * args.rows + row;
           const float* d_sums = args.x.d_sums + (b0 + b) * args.rows + row;
-          Float d[T], m[T];
-#pragma GCC unroll 2
-          for (int t = 0; t < T; ++t) {
-            d[t] = Format::d(in + t * tile_bytes, b);
-            if constexpr (Format::kHasMin) {
-              m[t] = Simd::load_f16(in + t * tile_bytes + 32 * (count + b));
-            }
-          }
-#pragma GCC unroll 8
+          const Float d = Format::d(in, b);
+#pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
-            const Float x = Simd::broadcast(dx + r);
-#pragma GCC unroll 2
-            for (int t = 0; t < T; ++t) {
-              const Int sum = _mm512_load_si512(s + (t * R + r) * 16);
-              acc[t][r] = Simd::fma(Simd::to_float(sum), Simd::mul(d[t], x), acc[t][r]);
-            }
-            if constexpr (Format::kHasMin) {
-              const Float y = Simd::broadcast(d_sums + r);
-#pragma GCC unroll 2
-              for (int t = 0; t < T; ++t) acc[t][r] = Simd::fma(m[t], y, acc[t][r]);
+            const Float sum = Simd::to_float(_mm512_load_si512(s + 16 * r));
+            acc[r] = Simd::fma(sum, Simd::mul(d, Simd::broadcast(dx + r)), acc[r]);
+          }
+          if constexpr (Format::kHasMin) {
+            const Float m = Simd::load_f16(in + 32 * (count + b));
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+              acc[r] = Simd::fma(m, Simd::broadcast(d_sums + r), acc[r]);
             }
           }
         }
-        for (int t = 0; t < T; ++t) lanes[t].add(group, b0 / tiles::kBlocksPerSegment, acc[t]);
+        lanes.add(group, b0 / tiles::kBlocksPerSegment, acc);
       }
       in = packed_codes + count * Format::kCodeBytes;
-    }
-    const int64_t segments = (n_blocks + tiles::kBlocksPerSegment - 1) / tiles::kBlocksPerSegment;
-    for (int t = 0; t < T; ++t) {
-      for (int64_t group = 0; group < groups.count(); ++group) {
-        store_rows(args, tile + t, groups.first(group), lanes[t], group, segments);
-      }
     }
   }
 };
 
-// Form 256: sixteen rows by one tile; the scales are in the codes (amx_codes.h), so that a
-// superblock is one sum of each digit.
+// Form 256. The scales are in the codes (amx_codes.h), so that a superblock is one sum of each
+// digit.
 template <typename Format>
 struct AmxForm256 {
-  static constexpr int R = 16, kTiles = 1;
-  static constexpr int64_t kMaxRows = kLaneBytes / (kLanesOfLaw * 64);
+  static constexpr int64_t kDepth = 64;
   static constexpr int kDigits = Superblock<Format>::kDigits;
-
-  static TileConfig config() {
-    TileConfig c;
-    for (const int i : {kSums, kMoreSums, kRowsTile, kCodesTile, kMoreCodes}) {
-      c.rows[i] = R, c.row_bytes[i] = 64;
-    }
-    return c;
-  }
 
   static void dots(const int8_t* q, int64_t stride, const Digits& digits, int32_t* sums) {
     clear_tile<kSums>();
@@ -241,23 +213,20 @@ struct AmxForm256 {
     if constexpr (kDigits == 2) store_tile_rows<kMoreSums>(sums + 16 * R, 64);
   }
 
-  template <int T>
-  static void run(const MatmulQuantizedArgs& args, int64_t tile, int64_t tile_bytes, Range rows,
-                  float* lane_memory) {
-    static_assert(T == 1);
-    const int64_t n_in = args.weight->n_in, n_blocks = n_in / 256;
-    const Groups<R> groups{rows};
-    const LaneStore<R> lanes{lane_memory};
+  static void run(const MatmulQuantizedArgs& args, int64_t tile, int64_t tile_bytes,
+                  const Groups& groups, const LaneStore& lanes) {
+    const int64_t n_in = args.weight->n_in;
     const std::byte* in = args.packed + tile * tile_bytes;
     Digits digits;
     alignas(64) int32_t sums[2][2 * R * 16];
-    for (int64_t s = 0; s < n_blocks; ++s, in += Format::kBytes) {
+    for (int64_t s = 0; s < n_in / 256; ++s, in += Format::kBytes) {
       Int mins[8];
       Superblock<Format>::unpack(in, digits, mins);
       const Float d = Format::d(in), dmin = Format::dmin(in);
       const int8_t* q = args.x.q + 256 * s;
       dots(q + groups.first(0) * n_in, n_in, digits, sums[0]);
       for (int64_t group = 0; group < groups.count(); ++group) {
+        // The next group's dots are on their way while this one's are scaled.
         if (group + 1 < groups.count()) {
           dots(q + groups.first(group + 1) * n_in, n_in, digits, sums[(group + 1) % 2]);
         }
@@ -286,33 +255,26 @@ struct AmxForm256 {
         lanes.add(group, s, acc);
       }
     }
-    for (int64_t group = 0; group < groups.count(); ++group) {
-      store_rows(args, tile, groups.first(group), lanes, group, n_blocks);
-    }
   }
 };
 
 template <typename Form>
 void product_amx(const MatmulQuantizedArgs& args, Range items) {
   const int64_t tile_bytes = tiles::packed_bytes(*args.weight) / args.items();
-  alignas(64) float lanes[kLaneBytes / sizeof(float)];
-  const TileConfig config = Form::config();
+  const int64_t segments = (args.weight->n_in + 255) / 256;
+  alignas(64) float memory[kLaneBytes / sizeof(float)];
+  const LaneStore lanes{memory};
+  const TileConfig config = config_of(Form::kDepth);
   const TilesInUse in_use(config);
-  int64_t tile = items.begin;
-  const auto all_rows = [&](auto run) {
-    for (int64_t first = 0; first < args.rows; first += Form::kMaxRows) {
+  for (int64_t tile = items.begin; tile < items.end; ++tile) {
+    for (int64_t first = 0; first < args.rows; first += kMaxRows) {
       // A remainder too short for a group takes rows of the one before along.
-      const int64_t end = smaller(args.rows, first + Form::kMaxRows);
-      run(Range{smaller(first, args.rows - Form::R), end});
+      const Groups groups{{smaller(first, args.rows - R), smaller(args.rows, first + kMaxRows)}};
+      Form::run(args, tile, tile_bytes, groups, lanes);
+      for (int64_t group = 0; group < groups.count(); ++group) {
+        store_rows(args, tile, groups.first(group), lanes, group, segments);
+      }
     }
-  };
-  if constexpr (Form::kTiles == 2) {
-    for (; tile + 2 <= items.end; tile += 2) {
-      all_rows([&](Range rows) { Form::template run<2>(args, tile, tile_bytes, rows, lanes); });
-    }
-  }
-  for (; tile < items.end; ++tile) {
-    all_rows([&](Range rows) { Form::template run<1>(args, tile, tile_bytes, rows, lanes); });
   }
 }
 
