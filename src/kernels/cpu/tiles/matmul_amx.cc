@@ -22,14 +22,14 @@ struct alignas(64) TileConfig {
 };
 constexpr int kSums = 0, kMoreSums = 1, kRowsTile = 2, kCodesTile = 3, kMoreCodes = 4;
 
-// For the life of one call: a process that leaves tiles in use pays for them at every switch.
-class TilesInUse {
- public:
-  explicit TilesInUse(const TileConfig& config) {
-    asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
-  }
-  ~TilesInUse() { asm volatile("tilerelease" ::: "memory"); }
-};
+// Around every call: a process that leaves tiles in use pays for them at every switch. (No object
+// with a destructor: these files must not need the exception handling that all files share.)
+inline void use_tiles(const TileConfig& config) {
+  asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
+}
+inline void leave_tiles() {
+  asm volatile("tilerelease" ::: "memory");
+}
 
 // The compilers' own functions take literal register numbers alone, and GCC's don't say that they
 // read and write memory.
@@ -265,7 +265,7 @@ void product_amx(const MatmulQuantizedArgs& args, Range items) {
   alignas(64) float memory[kLaneBytes / sizeof(float)];
   const LaneStore lanes{memory};
   const TileConfig config = config_of(Form::kDepth);
-  const TilesInUse in_use(config);
+  use_tiles(config);
   for (int64_t tile = items.begin; tile < items.end; ++tile) {
     for (int64_t first = 0; first < args.rows; first += kMaxRows) {
       // A remainder too short for a group takes rows of the one before along.
@@ -276,6 +276,7 @@ void product_amx(const MatmulQuantizedArgs& args, Range items) {
       }
     }
   }
+  leave_tiles();
 }
 
 // From how many rows on: below, unpacking costs more than it brings.
