@@ -23,6 +23,13 @@ constexpr int64_t kChunksPerWorker = 8;
 constexpr int64_t kFewestPieces = 4;
 constexpr int64_t kFewestBytes = 128 << 10;
 
+// Workers without a row to work on fetch the beginning of their next matrices, no more than fits
+// beside other things in the smallest second-level cache (512 KiB), and look every 16 lines whether
+// the phase is over.
+constexpr int64_t kMostAhead = 192 << 10, kAheadStep = 1024;
+// Each is one more chunk that somebody has to take before the phase can end.
+constexpr int32_t kMostFetching = 3;
+
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -48,6 +55,7 @@ void CpuBackend::run(const Graph& graph, Pass& pass) {
   reserve(graph, pass);
   cut_phases();
   phase_start_ns_ = observer_ ? now_ns() : 0;
+  begin_phase(0);
   team_.run(chunks_, *this);
   report_faults();
   if (!observer_) return;
@@ -148,6 +156,7 @@ void CpuBackend::cut_phases() {
   chunks_.clear();
   chunk_size_.clear();
   items_.clear();
+  row_chunks_.clear();
   const int64_t most = team_.size() == 1 ? 1 : kChunksPerWorker * team_.size();
   for (const Phase& phase : phases_) {
     const int64_t n = items(phase);
@@ -163,7 +172,70 @@ void CpuBackend::cut_phases() {
     }
     items_.push_back(n);
     chunk_size_.push_back(size);
-    chunks_.push_back(static_cast<int32_t>(divide_up(n, size)));
+    auto chunks = static_cast<int32_t>(divide_up(n, size));
+    row_chunks_.push_back(chunks);
+    const bool chain = phase.kind == Phase::Kind::rows || phase.kind == Phase::Kind::pieces;
+    if (chain && chunks > 0) {
+      chunks += std::clamp(team_.size() - chunks, 0, static_cast<int>(kMostFetching));
+    }
+    chunks_.push_back(chunks);
+  }
+  // What follows each phase: the product that is next.
+  ahead_.assign(phases_.size(), -1);
+  int next = -1;
+  for (auto i = static_cast<int>(phases_.size()); i-- > 0;) {
+    ahead_[static_cast<size_t>(i)] = next;
+    if (phases_[static_cast<size_t>(i)].kind == Phase::Kind::product) next = i;
+  }
+}
+
+void CpuBackend::begin_phase(int phase_index) {
+  if (phase_index >= static_cast<int>(phases_.size())) return;
+  rows_left_.store(row_chunks_[static_cast<size_t>(phase_index)], std::memory_order_relaxed);
+  for (Cursor& cursor : cursors_) cursor.next.store(0, std::memory_order_relaxed);
+}
+
+// Every worker has its own contiguous part of a product, so that what it asked for ahead is its
+// own, and takes from the others' when it is through. There are as many calls as chunks.
+int CpuBackend::take_chunk(int phase_index, int worker) {
+  const int32_t chunks = chunks_[static_cast<size_t>(phase_index)];
+  for (int i = 0; i < team_.size(); ++i) {
+    const int owner = (worker + i) % team_.size();
+    const Range own = part_of(chunks, owner, team_.size());
+    const int64_t chunk = own.begin + cursors_[static_cast<size_t>(owner)].next.fetch_add(
+                                          1, std::memory_order_relaxed);
+    if (chunk < own.end) return static_cast<int>(chunk);
+  }
+  return -1;  // not reached: each call takes one chunk, and each chunk goes to one call
+}
+
+void CpuBackend::fetch_ahead(int phase_index, int worker) const {
+  const int next = ahead_[static_cast<size_t>(phase_index)];
+  if (next < 0) return;
+  const auto index = static_cast<size_t>(next);
+  const Range own = part_of(chunks_[index], worker, team_.size());
+  int64_t tile = own.begin * chunk_size_[index];
+  const int64_t end = std::min(items_[index], own.end * chunk_size_[index]);
+  const auto& outs = std::get<op::Linear>(op(phases_[index].first_op).args).outs;
+  const auto& packed = packed_->outs[static_cast<size_t>(phases_[index].first_op)];
+  int64_t left = kMostAhead, first_tile = 0;
+  for (size_t i = 0; i < outs.size() && tile < end && left > 0; ++i) {
+    const int64_t tiles = divide_up(outs[i].weight->n_out, 16);
+    const int64_t last = std::min(end, first_tile + tiles);
+    if (tile < last && packed[i]) {
+      const int64_t tile_bytes = kernels_.packing->bytes(*outs[i].weight) / tiles;
+      const std::byte* from = packed[i] + (tile - first_tile) * tile_bytes;
+      const int64_t bytes = std::min(left, (last - tile) * tile_bytes);
+      for (int64_t at = 0; at < bytes; at += kAheadStep) {
+        if (rows_left_.load(std::memory_order_acquire) == 0) return;
+        for (int64_t line = at; line < std::min(bytes, at + kAheadStep); line += 64) {
+          __builtin_prefetch(from + line, 0, 2);
+        }
+      }
+      left -= bytes;
+    }
+    tile = std::max(tile, last);
+    first_tile += tiles;
   }
 }
 
@@ -171,14 +243,20 @@ void CpuBackend::run(int phase_index, int chunk, int worker) {
   const CanonicalFloatMode mode;
   const auto index = static_cast<size_t>(phase_index);
   const Phase& phase = phases_[index];
+  if (phase.kind == Phase::Kind::product) {
+    chunk = take_chunk(phase_index, worker);
+  } else if (chunk >= row_chunks_[index]) {
+    return fetch_ahead(phase_index, worker);
+  }
   const int64_t begin = chunk * chunk_size_[index];
   const Range range{begin, std::min(items_[index], begin + chunk_size_[index])};
   const int64_t start = observer_ ? now_ns() : 0;
   switch (phase.kind) {
     case Phase::Kind::rows:
-      return run_chain(phase, {range, false});
     case Phase::Kind::pieces:
-      return run_chain(phase, {range, true});
+      run_chain(phase, {range, phase.kind == Phase::Kind::pieces});
+      rows_left_.fetch_sub(1, std::memory_order_release);
+      return;
     case Phase::Kind::product:
       run_product(phase.first_op, range);
       break;
@@ -223,6 +301,7 @@ void CpuBackend::after(int phase_index) {
   const Phase& phase = phases_[static_cast<size_t>(phase_index)];
   const Plant* plant = pass_->plant;
   if (plant && plant->op >= phase.first_op && plant->op < phase.end_op) apply_plant(plant->op);
+  begin_phase(phase_index + 1);
   if (!observer_) return;
   // The time of the phase goes to its ops as the workers' time did.
   const int64_t now = now_ns();

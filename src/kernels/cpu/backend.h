@@ -42,7 +42,10 @@ struct RopeTable {
 class CpuBackend final : public Backend, private TeamWork {
  public:
   CpuBackend(const std::string& isa, int threads, std::shared_ptr<PackedStore> store)
-      : kernels_(select_cpu_kernels(isa)), team_(threads), store_(std::move(store)) {}
+      : kernels_(select_cpu_kernels(isa)),
+        team_(threads),
+        store_(std::move(store)),
+        cursors_(static_cast<size_t>(team_.size())) {}
 
   BackendInfo info() const override { return {"cpu", kernels_.isa, team_.size()}; }
   LoadReport prepare(const Graph& graph) override;
@@ -62,6 +65,9 @@ class CpuBackend final : public Backend, private TeamWork {
   void schedule(const Graph& graph);
   void reserve(const Graph& graph, const Pass& pass);
   void cut_phases();
+  void begin_phase(int phase);
+  int take_chunk(int phase, int worker);
+  void fetch_ahead(int phase, int worker) const;
   int64_t items(const Phase& phase) const;
 
   void run(int phase, int chunk, int worker) override;
@@ -127,6 +133,14 @@ class CpuBackend final : public Backend, private TeamWork {
   std::vector<float*> slots_;
   std::vector<int32_t> chunks_;              // [phases]
   std::vector<int64_t> items_, chunk_size_;  // [phases]
+  std::vector<int32_t> row_chunks_;          // [phases] chunks with work; the others fetch ahead
+  std::vector<int> ahead_;                   // [phases] the next product; -1: none
+  // Of the phase that runs.
+  struct alignas(64) Cursor {
+    std::atomic<int64_t> next{0};  // chunks taken of a worker's part
+  };
+  std::vector<Cursor> cursors_;  // [workers]
+  std::atomic<int32_t> rows_left_{0};
   // With an observer: the time workers spent in each op in this phase, and an op's share of the
   // time that phases took.
   std::unique_ptr<std::atomic<int64_t>[]> busy_ns_;
