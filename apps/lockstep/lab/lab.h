@@ -1,0 +1,19 @@
+// lockstep lab: the lab's commands, each in a file of this folder.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "flag_table.h"
+
+namespace lockstep::app {
+
+// Finds the lab's command that the first argument names, and runs it with the others.
+ExitCode run_lab(const std::vector<std::string>& arguments);
+
+// The lab's rows of the flag table.
+std::span<const Flag> lab_flags();
+
+}  // namespace lockstep::app
