@@ -10,6 +10,26 @@ constexpr FlagKind kUsed = FlagKind::used;
 constexpr Flag kFlags[] = {
     {"--json", "", "", kUsed, "lab-log",
      "print one JSON object (docs/json.md) instead of text"},
+
+    // lab noise, lab power, lab ab.
+    {"--json", "", "", kUsed, "lab-noise lab-power lab-ab",
+     "print one JSON object (docs/lab-statistics.md) instead of text"},
+    {"--alpha", "P", "", kUsed, "lab-noise lab-power lab-ab", "two-sided error (default: 0.05)"},
+    {"--power", "P", "", kUsed, "lab-noise lab-power", "chance to find a gain that is there (default: 0.8)"},
+    {"--reported", "R,R...", "", kUsed, "lab-noise",
+     "a ladder of claimed records in tok/s, shown beside that of a table's promoted rows"},
+    {"--sd", "PERCENT", "", kUsed, "lab-power", "SD of a block's log ratio, as lab noise measures it"},
+    {"--sd", "PERCENT", "", kUsed, "lab-ab", "with --always-valid and --gain: the SD of a block that is expected"},
+    {"--gain", "PERCENT", "", kUsed, "lab-power", "the gain to plan for (default: a table)"},
+    {"--gain", "PERCENT", "", kUsed, "lab-ab",
+     "the gain hoped for: with --looks stop when it has become improbable, with --always-valid aim at it"},
+    {"--blocks", "N", "", kUsed, "lab-power", "the budget in blocks (default: a table)"},
+    {"--looks", "N,N...", "", kUsed, "lab-power lab-ab",
+     "look after these numbers of blocks and no others, and stop when it is decided"},
+    {"--always-valid", "", "", kUsed, "lab-power lab-ab", "look after every block, and stop when it is decided"},
+    {"--min-effect", "PERCENT", "", kUsed, "lab-ab", "better means the whole interval lies above it (default: 0)"},
+    {"--no-worse", "PERCENT", "", kUsed, "lab-ab", "margin of the line \"no worse than\" (default: 0.5; 0: no such line)"},
+    {"-s --seed", "N", "", kUsed, "lab-ab", "seed of the bootstrap (default: 1)"},
 };
 // clang-format on
 

@@ -10,6 +10,9 @@ namespace {
 
 // In the order in which people meet them.
 const std::vector<Command> kCommands = {
+    {"lab noise", "the noise floor, from the same thing measured twice", set_up_lab_noise},
+    {"lab power", "how many blocks a gain needs, and what a budget can prove", set_up_lab_power},
+    {"lab ab", "is B better than A?", set_up_lab_ab},
 };
 
 std::string usage() {
