@@ -292,7 +292,8 @@ std::string text_of(const noise::TableReport& report, const noise::Options& opti
     out += series_text(report.controls, "named controls");
   }
   if (report.pooled.df < 1) {
-    return out + "\nno recipe ran twice: the noise of a row is not known from this table\n";
+    out += "\nno recipe ran twice: the noise of a row is not known from this table\n";
+    return out;
   }
   out += fmt::format(
       "\nnoise of one row: SD {:.3f} tok/s [{:.3f}, {:.3f}] within recipes, {:.0f} degrees of "

@@ -54,7 +54,8 @@ void refuse(Result& result, std::string rule, std::string text) {
 void check_metric(const runs::Runs& a, const runs::Runs& b, Result& result) {
   if (a.metric != b.metric) {
     const auto shown = [](const std::string& metric) {
-      return metric.empty() ? std::string("one that is not said") : "\"" + shorten(metric) + "\"";
+      return metric.empty() ? std::string("one that is not said")
+                            : fmt::format("\"{}\"", shorten(metric));
     };
     refuse(result, "V7 metric",
            fmt::format("A's metric is {}, B's is {}; measure both arms with one definition",
@@ -329,10 +330,10 @@ Result judge(const runs::Runs& a, const runs::Runs& b, const Options& options) {
   }
   if (!result.exactness.judged) {
     result.notes.push_back(
-        "exactness was not judged: " +
-        (result.exactness.cls == "not said"
-             ? std::string("no token hashes")
-             : fmt::format("the class is \"{}\"", shorten(result.exactness.cls))));
+        fmt::format("exactness was not judged: {}",
+                    result.exactness.cls == "not said"
+                        ? std::string("no token hashes")
+                        : fmt::format("the class is \"{}\"", shorten(result.exactness.cls))));
   } else if (result.exactness.without_hash > 0) {
     result.notes.push_back(fmt::format("{} rows have no token hash and were not compared",
                                        result.exactness.without_hash));

@@ -32,7 +32,7 @@ Exactness compare_tokens(const runs::Runs& a, const runs::Runs& b) {
       }
       ++with_hash;
       // Kept apart by arm where only repeats within one have to agree.
-      hashes[within_arm ? std::string(name) + " " + row.prompt : row.prompt].try_emplace(
+      hashes[within_arm ? fmt::format("{} {}", name, row.prompt) : row.prompt].try_emplace(
           row.token_sha256, name);
     }
   }

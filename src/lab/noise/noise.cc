@@ -106,8 +106,8 @@ SeriesReport study_series(std::vector<double> values, std::vector<std::string> n
 }
 
 Report study_runs(std::span<const runs::Runs> files, const Options& options) {
-  // Files of one arm each are the sides of one experiment, and their blocks pair by name. Otherwise they
-  // are sessions of their own, where equal names mean nothing.
+  // Files of one arm each are the sides of one experiment, and their blocks pair by name. Otherwise
+  // they are sessions of their own, where equal names mean nothing.
   std::set<std::string> seen;
   bool sides = true;
   for (const runs::Runs& file : files) {
@@ -128,8 +128,8 @@ Report study_runs(std::span<const runs::Runs> files, const Options& options) {
     for (runs::Row row : file.rows) {
       if (!sides) {
         const std::string session = fmt::format("file {} ", &file - files.data() + 1);
-        row.block = session + row.block;
-        row.start = session + row.start;
+        row.block = fmt::format("{}{}", session, row.block);
+        row.start = fmt::format("{}{}", session, row.start);
       }
       all.rows.push_back(std::move(row));
     }

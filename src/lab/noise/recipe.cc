@@ -60,7 +60,7 @@ std::string timestamp(std::string_view token) {
   std::string time(token.substr(9));
   if (time.size() != 4 && time.size() != 6) return "";
   time.resize(6, '0');
-  return std::string(token.substr(0, 8)) + time;
+  return fmt::format("{}{}", token.substr(0, 8), time);
 }
 
 // What the recipes of the table were called, newest first; a name has a family when it has all its
@@ -107,7 +107,7 @@ bool setting_in_name(const std::string& token, Settings& settings) {
     return all_digits(rest) ? std::string(rest) : "";
   };
   if (const std::string digits = after("pmin"); digits.size() > 1) {
-    settings["p_min"] = plain_number("0." + digits.substr(1));
+    settings["p_min"] = plain_number(fmt::format("0.{}", digits.substr(1)));
     return true;
   }
   const struct {

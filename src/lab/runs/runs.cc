@@ -37,7 +37,7 @@ class Place {
   Place at(const char* key, Json::value_t type) const {
     const auto found = value_.find(key);
     if (found == value_.end()) wrong(fmt::format("has no \"{}\"", key));
-    Place out(source_, *found, path_.empty() ? key : path_ + "." + key);
+    Place out(source_, *found, path_.empty() ? key : fmt::format("{}.{}", path_, key));
     if (found->type() != type) {
       out.wrong(type == Json::value_t::array ? "is not a list" : "is not an object");
     }
