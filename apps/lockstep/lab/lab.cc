@@ -10,6 +10,9 @@ namespace {
 
 // In the order in which people meet them.
 const std::vector<Command> kCommands = {
+    {"lab log", "what a server's log shows, and what it does not", set_up_lab_log},
+    {"lab whatif", "what other draft lengths would give", set_up_lab_whatif},
+    {"lab roof", "the most tokens a second that a bandwidth allows", set_up_lab_roof},
 };
 
 std::string usage() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli.h"
 #include "flag_table.h"
 
 namespace lockstep::app {
@@ -15,5 +16,9 @@ ExitCode run_lab(const std::vector<std::string>& arguments);
 
 // The lab's rows of the flag table.
 std::span<const Flag> lab_flags();
+
+Runner set_up_lab_log(Flags& flags);
+Runner set_up_lab_whatif(Flags& flags);
+Runner set_up_lab_roof(Flags& flags);
 
 }  // namespace lockstep::app
