@@ -19,6 +19,11 @@ bool gives(double k, double ms, double rate) {
   return k * 1000 / high_ms <= rate + kHalf2 && k * 1000 / low_ms >= rate - kHalf2;
 }
 
+// To a whole number; what no count of steps can be stays far above every count.
+int64_t whole(double value) {
+  return static_cast<int64_t>(std::clamp(value, -1e15, 1e15));
+}
+
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -49,12 +54,12 @@ Range steps_from(const Drafting& draft, std::optional<int64_t> generated_tokens)
   }
   if (draft.printed_mean && a > 0) {
     const double mean = *draft.printed_mean;
-    const double low = static_cast<double>(a) / (mean + kHalf2 - 1);
     if (mean + kHalf2 <= 1) return {1, 0};
-    range.low = std::max(range.low, static_cast<int64_t>(std::ceil(low - 1e-9)));
+    const double low = static_cast<double>(a) / (mean + kHalf2 - 1);
+    range.low = std::max(range.low, whole(std::ceil(low - 1e-9)));
     if (mean - kHalf2 > 1) {
       const double high = static_cast<double>(a) / (mean - kHalf2 - 1);
-      range.high = std::min(range.high, static_cast<int64_t>(std::floor(high + 1e-9)));
+      range.high = std::min(range.high, whole(std::floor(high + 1e-9)));
     }
   }
   if (draft.counted_steps && *draft.counted_steps >= range.low && *draft.counted_steps <= range.high) {
@@ -100,25 +105,29 @@ void DraftLengths::add(const Drafting& draft) {
   gcd_ = std::gcd(gcd_, draft.drafted);
   const int64_t g = draft.drafted;
   for (int64_t n = 1; n <= kMaxDraft; ++n) {
-    const int64_t v = divide_up(g, n);
-    if (v < draft.steps.low || v > draft.steps.high) continue;
-    if (g % n == 0) {
+    const int64_t v = std::max(divide_up(g, n), draft.steps.low);
+    if (v > draft.steps.high) continue;
+    const int64_t missing = n * v - g;
+    if (missing == 0) {
       ++exact_[static_cast<size_t>(n)];
-    } else {
-      ++one_short_[static_cast<size_t>(n)];
+    } else if (missing <= n * (n - 1) / 2 && missing * 3 <= n * v) {
+      ++cut_[static_cast<size_t>(n)];
     }
   }
 }
 
 std::optional<DraftLengths::Found> DraftLengths::find() const {
   if (requests_ == 0) return std::nullopt;
+  const bool by_mean = with_mean_ * 2 > requests_;
   int64_t best = 0, best_score = -1;
   for (int64_t n = 1; n <= kMaxDraft; ++n) {
-    // A whole multiple says more than one with a cut draft, which a longer length explains easily.
-    const int64_t agree = exact(n) + one_short(n);
+    const int64_t agree = exact(n) + cut(n);
     if (agree * 10 < requests_ * 9) continue;
-    const int64_t score = agree * 4 + exact(n) * 8 + (exact(n) > 0 ? 1 : 0);
-    if (score > best_score || (score == best_score && exact(n) > 0)) {
+    // A whole multiple says more than one with cut drafts, which a longer length explains easily. Where
+    // the steps are known, of two lengths the shorter needs less cutting; where they aren't, every
+    // divisor of a length explains what it does.
+    const int64_t score = agree * 4 + exact(n) * 8;
+    if (score > best_score || (score == best_score && !by_mean)) {
       best = n;
       best_score = score;
     }
@@ -127,17 +136,18 @@ std::optional<DraftLengths::Found> DraftLengths::find() const {
   Found found;
   found.length = best;
   found.agree = exact(best);
-  found.short_ = one_short(best);
-  found.by_mean = with_mean_ * 2 > requests_;
+  found.with_cut = cut(best);
+  found.by_mean = by_mean;
   found.log10_chance = -static_cast<double>(found.agree) * std::log10(static_cast<double>(best));
-  if (found.agree == 0 && !found.by_mean) return std::nullopt;
-  found.proved = found.agree + found.short_ == requests_ && requests_ >= 3 && found.agree >= 1 &&
-                 (found.by_mean || (found.log10_chance < -3 && found.short_ == 0));
+  if (found.agree == 0 && !by_mean) return std::nullopt;
+  found.proved = found.agree + found.with_cut == requests_ && requests_ >= 3 &&
+                 (by_mean ? found.agree >= 1 || requests_ >= 5 : found.log10_chance < -3 && found.with_cut == 0);
   return found;
 }
 
 void narrow_steps(Drafting& draft, int64_t length) {
-  const int64_t v = divide_up(draft.drafted, length);
+  if (draft.drafted % length != 0) return;
+  const int64_t v = draft.drafted / length;
   if (draft.steps.low <= v && v <= draft.steps.high) draft.steps = {v, v};
 }
 

@@ -41,30 +41,31 @@ class DraftLengths {
   void add(const Drafting& draft);
   int64_t requests() const { return requests_; }
   int64_t gcd() const { return gcd_; }
-  // Requests with g = n * v for a v that their own line allows; those with one draft cut short.
+  // Requests with g = n * v for a v that their own line allows; and those whose last drafts were cut,
+  // since a draft is never longer than what is left to generate: n v - g <= 1 + 2 + ... + (n - 1), and no more than a third of n v.
   int64_t exact(int64_t n) const { return exact_[static_cast<size_t>(n)]; }
-  int64_t one_short(int64_t n) const { return one_short_[static_cast<size_t>(n)]; }
+  int64_t cut(int64_t n) const { return cut_[static_cast<size_t>(n)]; }
 
   struct Found {
     int64_t length = 0;
     bool proved = false;  // all requests agree, at least 3 of them, and the chance is below 1e-3
     int64_t agree = 0;    // requests that are whole multiples
-    int64_t short_ = 0;   // and those that are with one draft cut short
+    int64_t with_cut = 0; // and those that are but for drafts cut at the end
     double log10_chance = 0;  // that unrelated counts would all divide: n^-agree
     bool by_mean = false;     // the steps come from printed means, not from divisibility alone
   };
-  // The length that explains the requests: the one most of them agree with, exactly or with one
-  // draft cut short; nullopt where fewer than nine in ten do.
+  // The length that explains the requests: the one most of them agree with, exactly or but for drafts
+  // cut at the end; nullopt where fewer than nine in ten do.
   std::optional<Found> find() const;
 
  private:
   int64_t requests_ = 0;
   int64_t with_mean_ = 0;
   int64_t gcd_ = 0;
-  std::array<int64_t, kMaxDraft + 1> exact_{}, one_short_{};
+  std::array<int64_t, kMaxDraft + 1> exact_{}, cut_{};
 };
 
-// Narrows the steps by a draft length that the life has been found to have.
+// Narrows the steps of a request that drafted a whole multiple of the length found for its life.
 void narrow_steps(Drafting& draft, int64_t length);
 
 // The identities of one request that fail, as (id, text). longest: the draft length in force where

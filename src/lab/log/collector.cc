@@ -107,9 +107,8 @@ void Collector::settle_life(size_t index) {
   owner.draft_length_how = fmt::format(
       "{} of {} rows drafted a whole multiple of {}{}, {}", found->agree, lengths.requests(),
       found->length,
-      found->short_ > 0 ? fmt::format(" and {} more all but one cut draft", found->short_) : "",
-      found->by_mean ? fmt::format("and their printed mean lengths are those of drafted / {} steps",
-                                   found->length)
+      found->with_cut > 0 ? fmt::format(", {} more but for drafts cut at the end", found->with_cut) : "",
+      found->by_mean ? std::string("by the steps that their printed mean lengths give")
                      : fmt::format("which counts that have nothing to do with {} do with "
                                    "probability 10^{:.1f}",
                                    found->length, found->log10_chance));
@@ -155,7 +154,7 @@ Analysis Collector::finish() {
   for (size_t i = 0; i < analysis_.lives.size(); ++i) {
     settle_life(i);
     const Life& owner = analysis_.lives[i];
-    if (!owner.draft_length) continue;
+    if (!owner.draft_length || !owner.draft_length_proved) continue;
     for (const Speculation& spec : owner.speculation) {
       const bool fixed = is_model_drafter(spec) && spec.p_min.value_or(0) == 0;
       if (!spec.n_max || *spec.n_max == *owner.draft_length || owner.speculation.size() > 1) continue;

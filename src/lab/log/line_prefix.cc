@@ -15,11 +15,12 @@ bool is_name(char c) {
          c == '.';
 }
 
-std::optional<int64_t> number_after(std::string_view text, std::string_view word) {
+std::optional<int64_t> number_after(std::string_view text, std::string_view word,
+                                    int64_t largest = int64_t{1} << 36) {
   const size_t at = text.rfind(word);
   if (at == std::string_view::npos) return std::nullopt;
   int64_t value = 0;
-  if (!Scan(text.substr(at + word.size())).integer(value).ok()) return std::nullopt;
+  if (!Scan(text.substr(at + word.size())).integer(value, largest).ok()) return std::nullopt;
   return value;
 }
 
@@ -170,7 +171,9 @@ std::optional<JsonLine> read_json_line(std::string_view line) {
     JsonLine out;
     unescape(value, out.text);
     while (out.text.ends_with('\n')) out.text.pop_back();
-    if (object.starts_with("{\"type\":\"log\"")) out.time_us = number_after(object.substr(0, at), "\"time\":");
+    if (object.starts_with("{\"type\":\"log\"")) {
+      out.time_us = number_after(object.substr(0, at), "\"time\":", int64_t{1} << 53);
+    }
     out.slot = number_after(object, "\"id_slot\":");
     out.task = number_after(object, "\"id_task\":");
     return out;

@@ -412,10 +412,11 @@ bool Parser::vllm_spec(Line& line) {
       Scan ahead = scan;
       double share = 0;
       if (!ahead.number(share).ok()) break;
+      if (share < 0 || share > 1) return false;
       scan = ahead;
       if (d.per_position.size() >= kMaxPositions) return false;
       d.per_position.push_back(share);
-    } while (scan.maybe(", ") );
+    } while (scan.maybe(", "));
   } else {
     scan.maybe(",");
   }
@@ -491,6 +492,7 @@ bool Parser::understand(const Word& word, Line& line) {
     case Kind::processing: {
       if (!line.prefix.slot) return false;
       source.ready = true;
+      if (source.slots.size() >= kMaxSlots && !source.slots.contains(*line.prefix.slot)) return true;
       Slot& slot = source.slots[*line.prefix.slot];
       close(source, slot);
       Open& open = open_for(line);

@@ -43,13 +43,13 @@ class Scan {
     }
     return *this;
   }
-  // A whole number that fits 48 bits (counts of tokens, ids).
-  Scan& integer(int64_t& value) {
+  // A whole number of at most `largest` in size: by default one that millions of can be added up
+  // (counts of tokens, ids).
+  Scan& integer(int64_t& value, int64_t largest = int64_t{1} << 36) {
     skip_blanks();
     int64_t read = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), read);
-    constexpr int64_t kLargest = int64_t{1} << 48;
-    if (!ok_ || error != std::errc{} || read > kLargest || read < -kLargest) {
+    if (!ok_ || error != std::errc{} || read > largest || read < -largest) {
       ok_ = false;
       return *this;
     }
