@@ -140,8 +140,11 @@ std::optional<DraftLengths::Found> DraftLengths::find() const {
   found.by_mean = by_mean;
   found.log10_chance = -static_cast<double>(found.agree) * std::log10(static_cast<double>(best));
   if (found.agree == 0 && !by_mean) return std::nullopt;
+  int64_t others = 0;  // lengths that explain every row, too
+  for (int64_t n = 1; n <= kMaxDraft; ++n) others += n != best && exact(n) + cut(n) == requests_;
   found.proved = found.agree + found.with_cut == requests_ && requests_ >= 3 &&
-                 (by_mean ? found.agree >= 1 || requests_ >= 5 : found.log10_chance < -3 && found.with_cut == 0);
+                 (by_mean ? found.agree * 2 > requests_ || others == 0
+                          : found.log10_chance < -3 && found.with_cut == 0);
   return found;
 }
 

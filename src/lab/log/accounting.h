@@ -48,7 +48,9 @@ class DraftLengths {
 
   struct Found {
     int64_t length = 0;
-    bool proved = false;  // all requests agree, at least 3 of them, and the chance is below 1e-3
+    // All requests agree, at least 3 of them; and, where means give the steps, most are whole multiples
+    // or no other length explains them all; else all are multiples by a chance below 1e-3.
+    bool proved = false;
     int64_t agree = 0;    // requests that are whole multiples
     int64_t with_cut = 0; // and those that are but for drafts cut at the end
     double log10_chance = 0;  // that unrelated counts would all divide: n^-agree

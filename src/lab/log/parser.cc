@@ -20,6 +20,14 @@ std::vector<std::string_view> texts_of(std::span<const Word> all) {
   return out;
 }
 
+// Whether a line of a start has only a log's prefix before its words: "build: " may be in any text.
+bool only_prefix(std::string_view left) {
+  const size_t last = left.find_last_not_of(" \t");
+  if (last == std::string_view::npos) return true;
+  const char c = left[last];
+  return (c >= '0' && c <= '9') || std::string_view(":|])IZ").find(c) != std::string_view::npos;
+}
+
 std::string_view first_word(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t'\"");
   if (begin == std::string_view::npos) return {};
@@ -103,6 +111,7 @@ void Parser::read(std::string_view whole, const JsonLine* wrapper) {
   }
   const bool start_line = word.kind == Kind::start_mark || word.kind == Kind::build ||
                           word.kind == Kind::slots_init;
+  if (start_line && word.kind != Kind::slots_init && !only_prefix(line.left)) return;
   clock(line, start_line);
   if (understand(word, line)) {
     ++used_;

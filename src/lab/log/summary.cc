@@ -84,9 +84,12 @@ void Totals::add(const Interval& interval) {
   verify_high += d.steps.high;
   if (d.per_position.empty() || !d.steps.known()) return;
   ++position_requests;
-  position_steps += d.steps.low;
-  if (position_accepted.size() < d.per_position.size()) position_accepted.resize(d.per_position.size());
+  if (position_accepted.size() < d.per_position.size()) {
+    position_accepted.resize(d.per_position.size());
+    position_steps.resize(d.per_position.size());
+  }
   for (size_t i = 0; i < d.per_position.size(); ++i) {
+    position_steps[i] += static_cast<double>(d.steps.low);
     position_accepted[i] += d.per_position[i] * static_cast<double>(d.steps.low);
   }
 }
@@ -121,7 +124,9 @@ std::optional<double> Totals::ms_per_step() const {
 }
 std::vector<double> Totals::per_position() const {
   std::vector<double> out;
-  for (const double n : position_accepted) out.push_back(n / static_cast<double>(position_steps));
+  for (size_t i = 0; i < position_accepted.size(); ++i) {
+    out.push_back(position_steps[i] > 0 ? position_accepted[i] / position_steps[i] : 0);
+  }
   return out;
 }
 

@@ -60,8 +60,9 @@ class Totals {
   int64_t draft_requests = 0, drafted = 0, accepted = 0;
   int64_t verify_low = 0, verify_high = 0;
   // Positions, weighted by verify steps; requests without them stay out.
-  int64_t position_requests = 0, position_steps = 0;
+  int64_t position_requests = 0;
   std::vector<double> position_accepted;  // steps in which the i-th was accepted
+  std::vector<double> position_steps;     // of requests whose drafts could have an i-th
   double draft_ms = 0;  // where statistics lines give it, with what was drafted in that time
   int64_t draft_ms_drafted = 0;
 

@@ -26,15 +26,22 @@ struct Cluster {
   double steps = 0;     // all steps
   double ms = 0;
   double accepted = 0;
-  std::vector<double> by_position;
+  std::vector<double> by_position;  // steps with the i-th accepted
+  std::vector<double> could;        // steps of rows whose drafts could have an i-th
 
   void add(const Cluster& other) {
     verify += other.verify;
     steps += other.steps;
     ms += other.ms;
     accepted += other.accepted;
-    if (by_position.size() < other.by_position.size()) by_position.resize(other.by_position.size());
-    for (size_t i = 0; i < other.by_position.size(); ++i) by_position[i] += other.by_position[i];
+    if (by_position.size() < other.by_position.size()) {
+      by_position.resize(other.by_position.size());
+      could.resize(other.by_position.size());
+    }
+    for (size_t i = 0; i < other.by_position.size(); ++i) {
+      by_position[i] += other.by_position[i];
+      could[i] += other.could[i];
+    }
   }
 };
 
@@ -51,6 +58,7 @@ std::vector<Cluster> clusters_of(const Analysis& analysis, bool positions) {
     c.ms = *r.decode_ms;
     c.accepted = static_cast<double>(r.draft->accepted);
     for (const double share : r.draft->per_position) c.by_position.push_back(share * c.verify);
+    c.could.assign(c.by_position.size(), c.verify);
     out.push_back(std::move(c));
   }
   if (out.size() > kClusters) {
@@ -72,7 +80,9 @@ enum class Tail { ratio, none, same };
 
 std::vector<double> shares(const Cluster& sum, int64_t depth, Tail tail) {
   std::vector<double> out;
-  for (const double n : sum.by_position) out.push_back(sum.verify > 0 ? std::min(1.0, n / sum.verify) : 0);
+  for (size_t i = 0; i < sum.by_position.size(); ++i) {
+    out.push_back(sum.could[i] > 0 ? std::min(1.0, sum.by_position[i] / sum.could[i]) : 0);
+  }
   // Positions that nothing was ever drafted for are trailing zeros of a longer limit.
   while (!out.empty() && out.back() <= 0) out.pop_back();
   const size_t known = out.size();
@@ -291,9 +301,6 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
     out.assumptions.push_back(
         "acceptance by position is not in the log: the figures are for a geometric fall, the interval reaches to "
         "drafts that are accepted whole or not at all; the best depth is the same for both");
-    lower.resize(central.size());
-    upper.resize(central.size());
-    // Sums decide, so that the extremes are of the sums (below), not of each share.
     lower = central;
     upper = flat;
   }
