@@ -96,6 +96,12 @@ void Collector::settle_life(size_t index) {
   owner.draft_length_proved = false;
   if (lengths.requests() == 0) return;
   const auto found = lengths.find();
+  const bool by_model = owner.speculation.empty() ||
+                        std::any_of(owner.speculation.begin(), owner.speculation.end(), is_model_drafter);
+  if (found && !found->proved && !by_model) {
+    owner.draft_length_how = "n-gram drafts end where their match does: no fixed length";
+    return;
+  }
   if (!found) {
     owner.draft_length_how =
         fmt::format("the drafts have no fixed length (no n explains nine in ten of {} rows)",
@@ -122,16 +128,18 @@ void Collector::settle(Request& request, int64_t index) {
     if (owner.draft_length) narrow_steps(*request.draft, *owner.draft_length);
     longest = longest_draft(owner);
   }
-  // Cut tokens are the only unknown between the end of the context and the prompt; without drafts
-  // there are none.
+  // At its end a context holds the prompt, what was generated but for the last token, and what a stop cut
+  // off a draft. So end - (N - 1) - evaluated = cached + cut: without a draft it is cached, and where it
+  // is 0 both are.
   if (!request.cached_tokens && request.end_tokens && request.generated_tokens &&
-      request.evaluated_tokens && !request.draft && !request.truncated.value_or(false)) {
-    const int64_t prompt = *request.end_tokens - (*request.generated_tokens - 1);
-    const int64_t cached = prompt - *request.evaluated_tokens;
-    if (*request.generated_tokens >= 1 && cached >= 0) {
-      request.cached_tokens = cached;
+      request.evaluated_tokens && *request.generated_tokens >= 1 && !request.truncated.value_or(false)) {
+    const int64_t more = *request.end_tokens - (*request.generated_tokens - 1) - *request.evaluated_tokens;
+    if (more == 0 || (more > 0 && !request.draft)) {
+      request.cached_tokens = more;
       request.cached_from = CachedFrom::end;
-      if (!request.prompt_tokens) request.prompt_tokens = prompt;
+      if (!request.prompt_tokens) request.prompt_tokens = more + *request.evaluated_tokens;
+    } else if (more > longest.value_or(kMaxDraft)) {
+      request.witnesses.push_back(Witness::context_end);
     }
   }
   for (Failure& failure : check_request(request, longest)) {
@@ -169,6 +177,14 @@ Analysis Collector::finish() {
   int64_t index = 0;
   for (Request& request : analysis_.requests) settle(request, index++);
   for (Interval& interval : analysis_.intervals) settle(interval);
+  // A fifth of a percent of rejections would have shown in so many tokens.
+  constexpr int64_t kMany = 500;
+  const Totals& totals = analysis_.totals;
+  if (totals.drafted >= kMany && totals.accepted == totals.drafted) {
+    notice("all_accepted", 0,
+           "every drafted token was accepted: the prompts repeat themselves, the drafter is the model "
+           "itself, or acceptance is not checked");
+  }
   std::stable_sort(analysis_.contradictions.begin(), analysis_.contradictions.end(),
                    [](const auto& a, const auto& b) { return a.line < b.line; });
   return std::move(analysis_);

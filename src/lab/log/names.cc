@@ -25,7 +25,7 @@ std::string_view name_of(CachedFrom from) {
 }
 
 std::string_view name_of(Witness witness) {
-  constexpr std::string_view kNames[] = {"cached_tokens", "similarity", "checkpoint",
+  constexpr std::string_view kNames[] = {"cached_tokens", "similarity", "checkpoint", "context_end",
                                          "cached_zero",   "lru",        "reprocessed"};
   return kNames[static_cast<size_t>(witness)];
 }

@@ -35,7 +35,7 @@ enum class CachedFrom : uint8_t {
   nowhere,   // not known: no zero
   log,       // a line says it
   prompt,    // prompt length less the tokens that were evaluated
-  end,       // context at the end less what was generated and evaluated: exact without a draft cut
+  end,       // context at the end less what was generated and evaluated
 };
 
 // Signs that a request reused the work of earlier ones, or that it did not.
@@ -43,6 +43,7 @@ enum class Witness : uint8_t {
   cached_tokens,    // a line says that prompt tokens were taken over
   similarity,       // its slot was chosen because its prompt begins alike
   checkpoint,       // a context checkpoint was restored
+  context_end,      // its context ended longer than prompt, output and a cut draft can make it
   cached_zero,      // a line says that none was
   lru,              // its slot was chosen as the least recently used
   reprocessed,      // the whole prompt was forced through again

@@ -27,7 +27,7 @@ std::optional<bool> is_warm(const Request& request) {
   if (request.cached_tokens) return *request.cached_tokens > 0;
   for (const Witness witness : request.witnesses) {
     if (witness == Witness::similarity || witness == Witness::checkpoint ||
-        witness == Witness::cached_tokens) {
+        witness == Witness::cached_tokens || witness == Witness::context_end) {
       return true;
     }
     if (witness == Witness::cached_zero || witness == Witness::reprocessed) return false;
@@ -58,6 +58,7 @@ void Totals::add(const Request& r) {
   generated_tokens += *r.generated_tokens;
   decode_tokens += *r.generated_tokens - 1;
   decode_ms += *r.decode_ms;
+  one_token += *r.generated_tokens == 1;
   const std::optional<int64_t> n_steps = decode_steps(r);
   if (n_steps && *n_steps > 0) {
     ++step_requests;

@@ -55,6 +55,7 @@ class Totals {
   double decode_ms = 0;
   // Requests of which the steps are known.
   int64_t step_requests = 0, steps = 0, step_tokens = 0;
+  int64_t one_token = 0;  // requests of a single token, which have no step
   double step_ms = 0;
   // Drafting; intervals too.
   int64_t draft_requests = 0, drafted = 0, accepted = 0;

@@ -146,7 +146,7 @@ std::string totals_text(const Analysis& a) {
                        or_dash(t.decode_tok_s(), "{:.2f}"), or_dash(t.decode_tok_s_all(), "{:.2f}"),
                        t.generated_tokens, t.decode_ms);
   }
-  if (t.step_requests > 0 && t.step_requests == t.requests) {
+  if (t.step_requests > 0 && t.step_requests + t.one_token >= t.requests) {
     const double tokens = *t.tokens_per_step(), ms = *t.ms_per_step();
     out += fmt::format("a step               {:.3f} tokens, {:.3f} ms; {:.3f} / {:.3f} = {:.3f} ms a token\n",
                        tokens, ms, ms, tokens, ms / tokens);
@@ -161,7 +161,9 @@ std::string totals_text(const Analysis& a) {
     out += "\n";
     if (t.position_requests > 0) {
       out += "accepted by position";
-      for (const double share : t.per_position()) out += fmt::format(" {:.3f}", share);
+      std::vector<double> shares = t.per_position();
+      while (shares.size() > 1 && shares.back() == 0) shares.pop_back();
+      for (const double share : shares) out += fmt::format(" {:.3f}", share);
       if (t.position_requests < t.draft_requests) {
         out += fmt::format(" ({} of {} rows have it)", t.position_requests, t.draft_requests);
       }

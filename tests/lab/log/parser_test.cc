@@ -143,7 +143,8 @@ TEST(Parser, InterleavedSlots) {
   // The prompt by the end of the context: 140 - (101 - 1) = 40, all of them evaluated.
   EXPECT_EQ(a.requests[1].cached_tokens, 0);
   EXPECT_EQ(a.requests[1].cached_from, CachedFrom::end);
-  EXPECT_FALSE(a.requests[0].cached_tokens) << "a cut draft may hide tokens";
+  EXPECT_EQ(a.requests[0].cached_tokens, 0) << "nothing is left for a cut draft";
+  EXPECT_EQ(a.requests[2].cached_tokens, 0);
 }
 
 TEST(Parser, WarmRows) {
@@ -249,6 +250,18 @@ TEST(Parser, Notices) {
   EXPECT_TRUE(noticed(a, "draft_clamped"));
   EXPECT_EQ(a.lives.at(0).speculation.at(0).clamped_to, 7);
   EXPECT_FALSE(noticed(read_log_text(newer(0, 1, "")), "synthetic_acceptance"));
+}
+
+TEST(Parser, EverythingAccepted) {
+  std::string all, most;
+  for (int i = 0; i < 10; ++i) {
+    all += newer(0, i, "draft acceptance = 1.00000 (   60 accepted /    60 generated), mean len =  3.00");
+    most += newer(0, i, i ? "draft acceptance = 1.00000 (   60 accepted /    60 generated), mean len =  3.00"
+                          : "draft acceptance = 0.98333 (   59 accepted /    60 generated), mean len =  2.97");
+  }
+  EXPECT_TRUE(noticed(read_log_text(all), "all_accepted"));
+  EXPECT_FALSE(noticed(read_log_text(most), "all_accepted"));
+  EXPECT_FALSE(noticed(read_log_text(all.substr(0, all.size() / 2)), "all_accepted")) << "too few to wonder";
 }
 
 TEST(Parser, JsonLines) {
