@@ -13,6 +13,9 @@ const std::vector<Command> kCommands = {
     {"lab noise", "the noise floor, from the same thing measured twice", set_up_lab_noise},
     {"lab power", "how many blocks a gain needs, and what a budget can prove", set_up_lab_power},
     {"lab ab", "is B better than A?", set_up_lab_ab},
+    {"lab log", "what a server's log shows, and what it does not", set_up_lab_log},
+    {"lab whatif", "what other draft lengths would give", set_up_lab_whatif},
+    {"lab roof", "the most tokens a second that a bandwidth allows", set_up_lab_roof},
 };
 
 std::string usage() {

@@ -21,4 +21,8 @@ Runner set_up_lab_ab(Flags& flags);
 // The lab's rows of the flag table.
 std::span<const Flag> lab_flags();
 
+Runner set_up_lab_log(Flags& flags);
+Runner set_up_lab_whatif(Flags& flags);
+Runner set_up_lab_roof(Flags& flags);
+
 }  // namespace lockstep::app
