@@ -20,7 +20,8 @@ namespace {
 
 namespace stats = lab::stats;
 
-constexpr int64_t kMostSequential = 200;  // values that an always-valid prediction looks ahead
+constexpr int64_t kLookAhead = 200;      // of an always-valid prediction without a budget
+constexpr int64_t kMostPredicted = 400;  // blocks: a prediction's cost rises with their square
 
 struct PowerOptions {
   std::optional<double> sd, gain, alpha, power;
@@ -50,7 +51,7 @@ Sequential predict(const PowerOptions& options, double effect, double alpha) {
                                     })};
   }
   const stats::TMixture mixture{effect, alpha};
-  const int64_t last = options.blocks.value_or(kMostSequential);
+  const int64_t last = options.blocks.value_or(kLookAhead);
   std::vector<int64_t> looks;
   for (int64_t n = 2; n <= last; ++n) looks.push_back(n);
   return {fmt::format("always-valid, a look after every block up to {}", last),
@@ -76,6 +77,11 @@ ExitCode power(const PowerOptions& options) {
   if (options.looks && options.always_valid)
     bad_use("--looks and --always-valid exclude each other");
   const double alpha = options.alpha.value_or(0.05), target = options.power.value_or(0.8);
+  if (options.always_valid && options.blocks &&
+      (*options.blocks < 2 || *options.blocks > kMostPredicted)) {
+    bad_use(
+        fmt::format("--always-valid is predicted for budgets of 2 to {} blocks", kMostPredicted));
+  }
   if (options.looks) check_looks(*options.looks);
   const double sd = stats::log_of_percent(*options.sd);
   const int64_t floor = stats::signed_rank_floor(alpha);
@@ -162,7 +168,7 @@ Runner set_up_lab_power(Flags& flags) {
   flags.integer("--blocks", options->blocks, 1, 1'000'000);
   flags.number("--alpha", options->alpha, 1e-6, 0.5);
   flags.number("--power", options->power, 0.5, 0.9999);
-  flags.integers("--looks", options->looks, 2, 1000);
+  flags.integers("--looks", options->looks, 2, kMostPredicted);
   flags.toggle("--always-valid", options->always_valid);
   flags.toggle("--json", options->json);
   flags.describe(

@@ -164,6 +164,7 @@ void stop_at(int64_t n, Result& result) {
 
 void judge_group_sequential(const std::vector<double>& x, const Options& options, Result& result) {
   const stats::GroupSequential plan(options.looks, options.alpha);
+  const stats::FutilityBound futility(options.looks);
   const auto n = static_cast<int64_t>(x.size());
   result.level = 1 - options.alpha;
   for (size_t look = 0; look < plan.looks().size() && plan.looks()[look] <= n; ++look) {
@@ -179,19 +180,15 @@ void judge_group_sequential(const std::vector<double>& x, const Options& options
       stop_at(at, result);
       return;
     }
-    if (!last && options.gain) {
-      const double power =
-          plan.conditional_power(look, sample.mean, sample.sd, options.min_effect, *options.gain);
-      if (power < 0.1) {
-        result.looks.back().says = "stops: futile";
-        result.reasons.push_back(
-            {"futility",
-             fmt::format("after {} blocks a gain of {:.2f} % would come out as better at "
-                         "the end with a chance of only {:.1f} %",
-                         at, stats::percent(*options.gain), 100 * power)});
-        stop_at(at, result);
-        return;
-      }
+    if (!last && options.gain && futility.gives_up(look, sample.mean, sample.sd, *options.gain)) {
+      result.looks.back().says = "stops: futile";
+      result.reasons.push_back(
+          {"futility",
+           fmt::format("after {} blocks a gain of {:.2f} % is improbable: it would be given "
+                       "up with a chance of {:.0f} % at most if it were there",
+                       at, stats::percent(*options.gain), 100 * futility.beta())});
+      stop_at(at, result);
+      return;
     }
     if (last) {
       result.reasons.push_back({"blocks", fmt::format("all {} planned blocks are spent", at)});
@@ -311,11 +308,14 @@ Result judge(const runs::Runs& a, const runs::Runs& b, const Options& options) {
            fmt::format("A's exactness class is \"{}\", B's \"{}\"", shorten(a.exactness),
                        shorten(b.exactness)));
   }
-  check_metric(a, b, result);
-  check_fresh(a, b, result);
   check_whole(a, b, paired, result);
   if (paired.units.empty() && paired.unequal_prompts.empty()) {
     refuse(result, "blocks", "no block has rows of both arms; blocks pair by their names");
+  }
+  if (paired.units.size() > static_cast<size_t>(kMostUnits)) {
+    refuse(result, "blocks",
+           fmt::format("{} blocks; more than {} are not compared at once", paired.units.size(),
+                       kMostUnits));
   }
   if (result.verdict == Verdict::invalid) return result;
 
@@ -328,6 +328,9 @@ Result judge(const runs::Runs& a, const runs::Runs& b, const Options& options) {
                      result.exactness.compared, result.exactness.first_difference)});
     return result;
   }
+  check_metric(a, b, result);
+  check_fresh(a, b, result);
+  if (result.verdict == Verdict::invalid) return result;
   if (!result.exactness.judged) {
     result.notes.push_back(
         fmt::format("exactness was not judged: {}",
@@ -354,14 +357,21 @@ Result judge(const runs::Runs& a, const runs::Runs& b, const Options& options) {
   std::vector<double> x;
   for (const Unit& unit : result.units) x.push_back(unit.log_ratio);
   result.has_effect = true;
-  if (result.starts_a < 2 || result.starts_b < 2 || x.size() < 2) {
+  if (result.starts_a < 2 || result.starts_b < 2) {
     // The level of one server start is not known from that start, however many rows it has.
     result.has_effect = false;
     result.reasons.push_back(
         {"server starts",
-         fmt::format("A has {} server start{}, B {}; one start's level says nothing "
-                     "of the next one's: run more blocks on fresh servers",
-                     result.starts_a, result.starts_a == 1 ? "" : "s", result.starts_b)});
+         fmt::format(
+             "A has {} server start{}, B {}; one start's level says nothing of the next one's: "
+             "run more blocks on fresh servers",
+             result.starts_a, result.starts_a == 1 ? "" : "s", result.starts_b)});
+    return result;
+  }
+  if (x.size() < 2) {
+    result.has_effect = false;
+    result.reasons.push_back(
+        {"blocks", "one independent block; nothing is known of how much blocks differ: run more"});
     return result;
   }
   switch (options.method) {

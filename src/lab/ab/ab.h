@@ -31,6 +31,9 @@ struct Options {
   uint64_t seed = 1;           // of the bootstrap
 };
 
+// More units than this are refused: Walsh averages are their square in number.
+inline constexpr int64_t kMostUnits = 4000;
+
 // A refusal: the rule and what was found.
 struct Reason {
   std::string rule;  // "V7 metric"

@@ -14,7 +14,7 @@
 namespace lockstep::lab::noise {
 namespace {
 
-constexpr int kPermutations = 999;
+constexpr int kPermutations = 999;  // fewer for long series: a permutation costs their square
 constexpr size_t kMinSegment = 5;
 constexpr size_t kMostForSteps = 2000;  // e_divisive is quadratic, and permuted
 
@@ -62,6 +62,7 @@ WarmUpReport study_warm_up(const std::vector<Start>& starts, double level) {
   for (const Start& start : starts) {
     const auto own = later.find(start.rows[0]->prompt);
     if (own == later.end() || start.rows.size() < 2) continue;
+    if (static_cast<int64_t>(firsts.size()) == ab::kMostUnits) break;
     firsts.push_back(std::log(start.rows[0]->tok_s) - stats::median(own->second));
     std::vector<double> rest;
     for (size_t i = 1; i < start.rows.size(); ++i) {
@@ -135,6 +136,11 @@ Report study_runs(std::span<const runs::Runs> files, const Options& options) {
     }
   }
   const std::vector<Start> starts = starts_of(all);
+  if (starts.size() > static_cast<size_t>(2 * ab::kMostUnits)) {
+    throw Error(ExitCode::bad_file,
+                fmt::format("{}: {} server starts; more than {} are not studied at once",
+                            shorten(all.source), starts.size(), 2 * ab::kMostUnits));
+  }
   std::set<std::string> arms;
   for (const Start& start : starts) arms.insert(start.arm);
 
@@ -177,6 +183,10 @@ Report study_runs(std::span<const runs::Runs> files, const Options& options) {
         ExitCode::bad_file,
         fmt::format("{}: {} independent block{}; an SD takes two at least, on fresh servers",
                     shorten(all.source), paired.units.size(), paired.units.size() == 1 ? "" : "s"));
+  }
+  if (static_cast<int64_t>(paired.units.size()) > ab::kMostUnits) {
+    throw Error(ExitCode::bad_file, fmt::format("{}: more than {} blocks are not studied at once",
+                                                shorten(all.source), ab::kMostUnits));
   }
   for (const ab::Unit& unit : paired.units) {
     out.names.push_back(unit.name);

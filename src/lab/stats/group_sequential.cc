@@ -90,15 +90,4 @@ Interval GroupSequential::repeated_interval(size_t look, double mean, double sd)
   return {mean - reach, mean + reach};
 }
 
-double GroupSequential::conditional_power(size_t look, double mean, double sd, double threshold,
-                                          double effect) const {
-  const double n = static_cast<double>(looks_[look]), total = static_cast<double>(looks_.back());
-  const double needed =
-      z_.back() * sd * std::sqrt(total);  // of the sum of all, less threshold each
-  const double have = n * (mean - threshold), drift = (total - n) * (effect - threshold);
-  const double spread = sd * std::sqrt(total - n);
-  if (spread <= 0) return have + drift > needed ? 1 : 0;
-  return normal_cdf((have + drift - needed) / spread);
-}
-
 }  // namespace lockstep::lab::stats

@@ -36,17 +36,27 @@ class GroupSequential {
   // together cover with 1 - alpha, whether or not anybody stops.
   Interval repeated_interval(size_t look, double mean, double sd) const;
 
-  // Chance that the last look's lower end will lie above `threshold` if the true effect is
-  // `effect`, given the mean so far and an SD (stochastic curtailment: Lan, Simon and Halperin,
-  // Sequential Analysis 1982). Stopping where it is small never raises the error of the boundaries,
-  // which don't count on it (non-binding). 0 or 1 at the last look.
-  double conditional_power(size_t look, double mean, double sd, double threshold,
-                           double effect) const;
-
  private:
   std::vector<int64_t> looks_;
   double alpha_;
   std::vector<double> z_, nominal_, spent_;
+};
+
+// When to give up on a hoped-for gain: at a look whose repeated interval of level 1 - 2 beta lies
+// below it. If the gain is there, all looks together give it up with probability beta at most (beta
+// spending: Pampallona, Tsiatis and Kim, Drug Information Journal 2001). The efficacy boundaries
+// don't count on such stops (non-binding), so making or ignoring them never raises their error.
+class FutilityBound {
+ public:
+  explicit FutilityBound(std::span<const int64_t> looks, double beta = 0.1)
+      : plan_(looks, 2 * beta) {}
+  bool gives_up(size_t look, double mean, double sd, double gain) const {
+    return plan_.repeated_interval(look, mean, sd).high < gain;
+  }
+  double beta() const { return plan_.alpha() / 2; }
+
+ private:
+  GroupSequential plan_;
 };
 
 }  // namespace lockstep::lab::stats

@@ -42,15 +42,26 @@ TEST(GroupSequential, EstimatedVarianceWidensEarlyLooks) {
   EXPECT_NEAR(interval.high - 1, plan.t_boundary(2) * 2 / std::sqrt(24.0), 1e-12);
 }
 
-TEST(GroupSequential, ConditionalPower) {
-  const std::vector<int64_t> looks = {10, 20};
-  const GroupSequential plan(looks, 0.05);
-  // Nothing seen in the first half, a gain of one SD hoped for: (10 - 1.9686 sqrt 20)/sqrt 10 =
-  // 0.378.
-  EXPECT_NEAR(plan.conditional_power(0, 0, 1, 0, 1), normal_cdf(0.3783), 1e-3);
-  EXPECT_LT(plan.conditional_power(0, -0.5, 1, 0, 1), 0.2);
-  EXPECT_EQ(plan.conditional_power(1, 2, 1, 0, 1), 1);
-  EXPECT_EQ(plan.conditional_power(1, 0.1, 1, 0, 1), 0);
+TEST(GroupSequential, GivesUpAHopelessGain) {
+  const std::vector<int64_t> looks = {6, 12, 18, 24};
+  const FutilityBound futility(looks);
+  const GroupSequential wide(looks, 0.2);
+  // At 12 blocks of SD 1 and mean 0 the interval of level 80 % ends at its boundary over sqrt 12.
+  const double edge = wide.t_boundary(1) / std::sqrt(12.0);
+  EXPECT_TRUE(futility.gives_up(1, 0, 1, edge * 1.001));
+  EXPECT_FALSE(futility.gives_up(1, 0, 1, edge * 0.999));
+  // A gain that is there is given up with a chance of 10 % at most, over all looks.
+  const StoppingProfile there =
+      stopping_profile(looks, 1, [&](size_t look, int64_t, double m, double sd) {
+        return futility.gives_up(look, m, sd, 1) ? Stop::futile : Stop::go_on;
+      });
+  EXPECT_NEAR(there.p_futile, 0.1, 0.005);
+  // One that is not there is given up mostly.
+  const StoppingProfile none =
+      stopping_profile(looks, 0, [&](size_t look, int64_t, double m, double sd) {
+        return futility.gives_up(look, m, sd, 1) ? Stop::futile : Stop::go_on;
+      });
+  EXPECT_GT(none.p_futile, 0.99);
 }
 
 TEST(Mixture, IntervalsHoldWhatIsNotRejected) {

@@ -116,18 +116,17 @@ Stop decide(Interval interval, double threshold) {
                                      : Stop::go_on;
 }
 
-// One campaign of the group-sequential rule, stopping for futility where `gain` is above 0.
+// One campaign of the group-sequential rule, giving up on `gain` where it is above 0.
 Stop run_group_sequential(const GroupSequential& plan, Random& random, double effect, double gain,
                           int64_t& used, const Draw& draw = draw_normal) {
+  static const FutilityBound futility(kLooks);
   Running sample;
   for (size_t look = 0; look < plan.looks().size(); ++look) {
     while (sample.n < plan.looks()[look]) sample.add(effect + draw(random));
     used = sample.n;
     const Stop stop = decide(plan.repeated_interval(look, sample.mean, sample.sd()), 0);
     if (stop != Stop::go_on) return stop;
-    if (gain > 0 && plan.conditional_power(look, sample.mean, sample.sd(), 0, gain) < 0.1) {
-      return Stop::futile;
-    }
+    if (gain > 0 && futility.gives_up(look, sample.mean, sample.sd(), gain)) return Stop::futile;
   }
   return Stop::go_on;
 }
@@ -278,11 +277,12 @@ SimulationRows simulate_stopping_times(int64_t trials, uint64_t seed) {
                     std::abs(rate - predicted.p_high) <= allowed, false});
   };
   const GroupSequential plan(kLooks, 0.05);
+  const FutilityBound futility(kLooks);
   const auto group_rule = [&](double gain) {
-    return [&plan, gain](size_t look, int64_t, double m, double sd) {
+    return [&plan, &futility, gain](size_t look, int64_t, double m, double sd) {
       const Stop stop = decide(plan.repeated_interval(look, m, sd), 0);
       if (stop != Stop::go_on || gain <= 0) return stop;
-      return plan.conditional_power(look, m, sd, 0, gain) < 0.1 ? Stop::futile : Stop::go_on;
+      return futility.gives_up(look, m, sd, gain) ? Stop::futile : Stop::go_on;
     };
   };
   compare("group-sequential, looks 6 12 18 24 36", stopping_profile(kLooks, effect, group_rule(0)),
