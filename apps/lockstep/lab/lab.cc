@@ -10,6 +10,16 @@ namespace {
 
 // In the order in which people meet them.
 const std::vector<Command> kCommands = {
+    {"lab lint", "say whether a result may be quoted: rules V1 to V12", set_up_lab_lint},
+    {"lab init", "make a ledger", set_up_lab_init},
+    {"lab import", "read result files into the ledger", set_up_lab_import},
+    {"lab add", "add one object to the ledger", set_up_lab_add},
+    {"lab show", "what the ledger holds, or one entry", set_up_lab_show},
+    {"lab diff", "in what two results differ", set_up_lab_diff},
+    {"lab tried", "find earlier attempts by what they changed", set_up_lab_tried},
+    {"lab records", "what was proved, and what is claimed", set_up_lab_records},
+    {"lab rejected", "the dead ends", set_up_lab_rejected},
+    {"lab verify", "check that nothing in the ledger was changed", set_up_lab_verify},
 };
 
 std::string usage() {
