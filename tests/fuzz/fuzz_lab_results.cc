@@ -1,5 +1,6 @@
 // Fuzzes the readers of result files, the CSV reader and the settings in texts and names. The first
-// byte chooses what the rest is: a file as it is, or put into a frame that gets past the first door.
+// byte chooses what the rest is: a file as it is, or put into a frame that gets past the first
+// door.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -82,17 +83,32 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   std::string file(rest);
   switch (data[0] % 8) {
-    case 0: break;
-    case 1: file = "run,change,fresh_tok_s,verdict\n" + file; break;
-    case 2:
-      file = "batch,run,gpu,change,canary_pass,canary_total,fresh_tok_s,support_mean_tok_s,"
-             "support_max_tok_s,wall_tok_s,ttft_s,verdict\n" + file;
+    case 0:
       break;
-    case 3: file = "build_commit,n_prompt,n_gen,avg_ns,avg_ts\n" + file; break;
-    case 4: file = "{\"schema\":\"lockstep.lab.log/1\",\"lives\":[{}],\"requests\":[{" + file + "}]}"; break;
-    case 5: file = "{\"schema\":\"lockstep.run/1\",\"result\":{" + file + "}}"; break;
-    case 6: file = "{\"request_throughput\":1,\"model_id\":\"m\"," + file + "}"; break;
-    case 7: file = "[{\"build_commit\":\"x\",\"avg_ts\":1," + file + "}]"; break;
+    case 1:
+      file = "run,change,fresh_tok_s,verdict\n" + file;
+      break;
+    case 2:
+      file =
+          "batch,run,gpu,change,canary_pass,canary_total,fresh_tok_s,support_mean_tok_s,"
+          "support_max_tok_s,wall_tok_s,ttft_s,verdict\n" +
+          file;
+      break;
+    case 3:
+      file = "build_commit,n_prompt,n_gen,avg_ns,avg_ts\n" + file;
+      break;
+    case 4:
+      file = "{\"schema\":\"lockstep.lab.log/1\",\"lives\":[{}],\"requests\":[{" + file + "}]}";
+      break;
+    case 5:
+      file = "{\"schema\":\"lockstep.run/1\",\"result\":{" + file + "}}";
+      break;
+    case 6:
+      file = "{\"request_throughput\":1,\"model_id\":\"m\"," + file + "}";
+      break;
+    case 7:
+      file = "[{\"build_commit\":\"x\",\"avg_ts\":1," + file + "}]";
+      break;
   }
   try {
     check_reading(read_result("fuzz", file));

@@ -39,7 +39,7 @@ class Adder {
     switch (*type) {
       case lab::FactType::text: {
         const bool setting = name.starts_with("setting.");
-        object_.text(origin_, setting ? "setting." + lab::canonical_key(name.substr(8)) : name,
+        object_.text(origin_, setting ? fmt::format("setting.{}", lab::canonical_key(name.substr(8))) : name,
                      setting ? lab::canonical_value(text(value)) : text(value));
         break;
       }
@@ -59,9 +59,14 @@ class Adder {
         if (text(value) != "true" && text(value) != "false") wrong("true or false");
         object_.boolean(origin_, name, text(value) == "true");
         break;
-      case lab::FactType::ref: object_.ref(origin_, name, resolved(text(value))); break;
-      case lab::FactType::json: object_.json(origin_, name, list(name, value)); break;
-      case lab::FactType::absent: break;
+      case lab::FactType::ref:
+        object_.ref(origin_, name, resolved(text(value)));
+        break;
+      case lab::FactType::json:
+        object_.json(origin_, name, list(name, value));
+        break;
+      case lab::FactType::absent:
+        break;
     }
   }
 
@@ -102,8 +107,9 @@ lab::Origin origin_of(const AddOptions& options) {
   }
   // "verified" is what the lab measured itself, and nobody can say it in its place.
   if (*provenance == lab::Provenance::verified) {
-    bad_use("--provenance verified: only what the lab measures itself is; give logged with the log as "
-            "--artifact, or reported");
+    bad_use(
+        "--provenance verified: only what the lab measures itself is; give logged with the log as "
+        "--artifact, or reported");
   }
   if (*provenance == lab::Provenance::logged && !options.artifact) {
     bad_use("--provenance logged: give the log that says it with --artifact");
@@ -132,9 +138,10 @@ void complete_candidate(lab::Object& object, const lab::Origin& origin) {
 ExitCode add(const AddOptions& options) {
   const auto kind = lab::kind_named(options.kind);
   if (!kind || *kind == lab::Kind::import || *kind == lab::Kind::artifact) {
-    bad_use(fmt::format("{}: no kind to add; give identity, row, run, block, candidate, verdict, "
-                        "record, oracle or claim, and its fields as NAME=VALUE",
-                        options.kind.empty() ? "no kind" : shorten(options.kind)));
+    bad_use(
+        fmt::format("{}: no kind to add; give identity, row, run, block, candidate, verdict, "
+                    "record, oracle or claim, and its fields as NAME=VALUE",
+                    options.kind.empty() ? "no kind" : shorten(options.kind)));
   }
   lab::Origin origin = origin_of(options);
   lab::Ledger ledger = options.open(lab::Database::Mode::create);
@@ -149,8 +156,8 @@ ExitCode add(const AddOptions& options) {
   if (options.file) {
     const Json facts = Json::parse(read_result_file(*options.file), nullptr, false);
     if (!facts.is_object()) {
-      throw Error(ExitCode::bad_file, fmt::format("{}: not one JSON object of fields",
-                                                  shorten(*options.file)));
+      throw Error(ExitCode::bad_file,
+                  fmt::format("{}: not one JSON object of fields", shorten(*options.file)));
     }
     for (const auto& [name, value] : facts.items()) adder.set(name, value);
   }
@@ -169,8 +176,7 @@ ExitCode add(const AddOptions& options) {
     if (const std::string fault = lab::fault_of(object); !fault.empty()) bad_use(fault);
     const auto faults = lab::record_faults(lab::load_catalog(ledger), object);
     if (!faults.empty()) {
-      throw Error(ExitCode::check_failed,
-                  fmt::format("no record: {}", fmt::join(faults, "; ")));
+      throw Error(ExitCode::check_failed, fmt::format("no record: {}", fmt::join(faults, "; ")));
     }
   }
   lab::Writer writer(ledger);
@@ -200,11 +206,12 @@ Runner set_up_lab_add(Flags& flags) {
   flags.positional("KIND", "identity, row, run, block, candidate, verdict, record, oracle or claim",
                    options->kind);
   flags.positionals("NAME=VALUE", "its fields; NAME=? for what is not known", options->words);
-  flags.describe("Adds one object to the ledger. Nothing is edited: --supersedes puts a new object in "
-                 "the place of an old one, which stays. A record is refused where an identity or "
-                 "measured figures are missing under it.",
-                 "lockstep lab add candidate change=\"MTP_P_MIN=0.136\" lane=gemma4-q8 "
-                 "retry=\"when engine.commit != 839a572a\"");
+  flags.describe(
+      "Adds one object to the ledger. Nothing is edited: --supersedes puts a new object in "
+      "the place of an old one, which stays. A record is refused where an identity or "
+      "measured figures are missing under it.",
+      "lockstep lab add candidate change=\"MTP_P_MIN=0.136\" lane=gemma4-q8 "
+      "retry=\"when engine.commit != 839a572a\"");
   return [options] { return add(*options); };
 }
 

@@ -38,7 +38,7 @@ Side side_of(const std::string& text, const DiffOptions& options) {
   const lab::Catalog catalog = lab::load_catalog(ledger);
   const auto* item = catalog.find(id);
   if (!item) bad_use(fmt::format("{}: an entry that has nothing to compare", shorten(text)));
-  return {std::string(lab::name_of(item->object.kind())) + " " + short_id(id),
+  return {fmt::format("{} {}", lab::name_of(item->object.kind()), short_id(id)),
           lab::traits_of(catalog, *item)};
 }
 
@@ -94,9 +94,10 @@ Runner set_up_lab_diff(Flags& flags) {
   flags.toggle("--all", options->all);
   flags.positional("A", "an id of the ledger, or a result file", options->a);
   flags.positional("B", "another", options->b);
-  flags.describe("Compares two identities: requested and effective values, receipts, settings, lane. "
-                 "What is not known is said, and never taken for equal to something that is.",
-                 "lockstep lab diff before.json after.json");
+  flags.describe(
+      "Compares two identities: requested and effective values, receipts, settings, lane. "
+      "What is not known is said, and never taken for equal to something that is.",
+      "lockstep lab diff before.json after.json");
   return [options] { return diff(*options); };
 }
 

@@ -14,9 +14,9 @@ struct ImportOptions : LedgerOptions {
 };
 
 Json imported_json(const lab::Imported& one) {
-  return {{"file", one.file},     {"artifact", one.artifact}, {"format", one.format},
-          {"already", one.already}, {"added", one.added},     {"known", one.known},
-          {"kinds", one.kinds},   {"skipped", one.skipped},   {"notes", one.notes}};
+  return {{"file", one.file},       {"artifact", one.artifact}, {"format", one.format},
+          {"already", one.already}, {"added", one.added},       {"known", one.known},
+          {"kinds", one.kinds},     {"skipped", one.skipped},   {"notes", one.notes}};
 }
 
 std::string kinds_text(const std::map<std::string, int64_t>& kinds) {
@@ -42,19 +42,18 @@ ExitCode import(const ImportOptions& options) {
     } catch (const Error& error) {
       // What was written before stays: each file is a transaction of its own.
       if (files.empty()) throw;
-      throw Error(error.code(), fmt::format("{} ({} files before it are imported)", error.what(),
-                                            files.size()));
+      throw Error(error.code(),
+                  fmt::format("{} ({} files before it are imported)", error.what(), files.size()));
     }
     files.push_back(imported_json(one));
     if (options.json) continue;
     progress.clear();
     std::string text =
-        one.already
-            ? fmt::format("{}: imported before; nothing added\n", escape(one.file))
-            : fmt::format("{}: {}; {} objects ({}){}{}\n", escape(one.file), one.format, one.added,
-                          kinds_text(one.kinds),
-                          one.known ? fmt::format(", {} known", one.known) : "",
-                          one.skipped ? fmt::format("; {} rows skipped", one.skipped) : "");
+        one.already ? fmt::format("{}: imported before; nothing added\n", escape(one.file))
+                    : fmt::format("{}: {}; {} objects ({}){}{}\n", escape(one.file), one.format,
+                                  one.added, kinds_text(one.kinds),
+                                  one.known ? fmt::format(", {} known", one.known) : "",
+                                  one.skipped ? fmt::format("; {} rows skipped", one.skipped) : "");
     for (const std::string& line : one.notes) text += fmt::format("  {}\n", escape(line));
     print(text);
   }
@@ -76,8 +75,10 @@ Runner set_up_lab_import(Flags& flags) {
   options->bind(flags);
   flags.positionals("FILE", "result files", options->files);
   flags.describe(
-      "Reads result files into the ledger, which is made where there is none: tables of runs (CSV), "
-      "llama-bench -o json, jsonl and csv, lockstep run, bench and lab log --json, vllm bench serve "
+      "Reads result files into the ledger, which is made where there is none: tables of runs "
+      "(CSV), "
+      "llama-bench -o json, jsonl and csv, lockstep run, bench and lab log --json, vllm bench "
+      "serve "
       "--save-result. Each file whole or not at all; a file imported before adds nothing.",
       "lockstep lab import runs.csv llama-bench.json");
   return [options] { return import(*options); };

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "lab/ledger_common.h"
 #include "lab/lab.h"
+#include "lab/ledger_common.h"
 
 namespace lockstep::app {
 namespace {
@@ -20,9 +20,9 @@ ExitCode init(const LedgerOptions& options) {
                 {"head", head.hash}});
     return ExitCode::ok;
   }
-  print(head.entries == 0
-            ? fmt::format("{}: a ledger, empty\n", escape(name))
-            : fmt::format("{}: a ledger of {} entries, left as it is\n", escape(name), head.entries));
+  print(head.entries == 0 ? fmt::format("{}: a ledger, empty\n", escape(name))
+                          : fmt::format("{}: a ledger of {} entries, left as it is\n", escape(name),
+                                        head.entries));
   return ExitCode::ok;
 }
 
@@ -31,9 +31,10 @@ ExitCode init(const LedgerOptions& options) {
 Runner set_up_lab_init(Flags& flags) {
   const auto options = std::make_shared<LedgerOptions>();
   options->bind(flags);
-  flags.describe("Makes a ledger: ./.lockstep/ledger.db, or where --ledger says. One that is there is "
-                 "left as it is.",
-                 "lockstep lab init --ledger postgresql://lab@db.example/lab");
+  flags.describe(
+      "Makes a ledger: ./.lockstep/ledger.db, or where --ledger says. One that is there is "
+      "left as it is.",
+      "lockstep lab init --ledger postgresql://lab@db.example/lab");
   return [options] { return init(*options); };
 }
 

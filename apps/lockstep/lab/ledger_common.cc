@@ -15,9 +15,8 @@ namespace {
 
 // Characters, not bytes: enough for columns of names and figures.
 size_t width_of(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<uint8_t>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
 std::string cut(std::string_view text, size_t widest) {
@@ -115,9 +114,15 @@ Json number_json(const std::optional<double>& value) {
 Json fact_json(const lab::Fact& fact) {
   Json out;
   switch (fact.type) {
-    case lab::FactType::integer: out["value"] = fact.integer().value_or(0); break;
-    case lab::FactType::real: out["value"] = fact.number().value_or(0); break;
-    case lab::FactType::boolean: out["value"] = fact.value == "true"; break;
+    case lab::FactType::integer:
+      out["value"] = fact.integer().value_or(0);
+      break;
+    case lab::FactType::real:
+      out["value"] = fact.number().value_or(0);
+      break;
+    case lab::FactType::boolean:
+      out["value"] = fact.value == "true";
+      break;
     case lab::FactType::json: {
       Json value = Json::parse(fact.value, nullptr, false);
       out["value"] = value.is_discarded() ? Json(fact.value) : std::move(value);
@@ -127,7 +132,8 @@ Json fact_json(const lab::Fact& fact) {
       out["value"] = nullptr;
       out["absent"] = fact.value;
       break;
-    default: out["value"] = fact.value;
+    default:
+      out["value"] = fact.value;
   }
   out["type"] = lab::name_of(fact.type);
   out["provenance"] = lab::name_of(fact.provenance);

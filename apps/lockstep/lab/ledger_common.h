@@ -36,7 +36,8 @@ std::string short_id(std::string_view id);  // the first 12 digits
 std::string short_source(std::string_view source);
 std::string number_text(const std::optional<double>& value);  // 3 decimals, "-" where absent
 
-// A fact as JSON: value by its type (null where absent, with `absent` saying why), provenance, source.
+// A fact as JSON: value by its type (null where absent, with `absent` saying why), provenance,
+// source.
 Json fact_json(const lab::Fact& fact);
 Json object_json(std::string_view id, const lab::Object& object);
 Json attempt_json(const lab::Attempt& attempt);

@@ -69,8 +69,7 @@ std::string text_of(const std::vector<Linted>& results) {
         for (const lab::LintedRow& row : result.rows) {
           const lab::Finding& finding = row.findings[i];
           ++counts[static_cast<size_t>(finding.outcome)];
-          const bool first_failure =
-              finding.outcome == lab::Outcome::fails && counts[1] == 1;
+          const bool first_failure = finding.outcome == lab::Outcome::fails && counts[1] == 1;
           if (instance.empty() || first_failure) instance = finding.sentence;
         }
         table.push_back({std::string(lab::kRules[i].id), std::string(lab::kRules[i].name),
@@ -88,7 +87,8 @@ std::string text_of(const std::vector<Linted>& results) {
         const lab::Finding& finding = rows[0]->findings[i];
         out += fmt::format("  {} {:<3} {:<9} {}\n", kMarks[static_cast<size_t>(finding.outcome)],
                            lab::kRules[i].id, lab::kRules[i].name, escape(finding.sentence));
-        if (!finding.advice.empty()) out += fmt::format("                  -> {}\n", finding.advice);
+        if (!finding.advice.empty())
+          out += fmt::format("                  -> {}\n", finding.advice);
       }
     }
   }
@@ -109,7 +109,8 @@ ExitCode run_lint(const LintCommand& command) {
     options.oracle = &*oracle;
   }
   if (command.control && is_file(*command.control)) {
-    control.emplace(lab::read_result(shorten(*command.control), read_result_file(*command.control)));
+    control.emplace(
+        lab::read_result(shorten(*command.control), read_result_file(*command.control)));
     options.control = &*control;
     const auto runs = control->of(lab::Kind::run);
     if (runs.empty()) bad_use(fmt::format("--control {}: no run in it", shorten(*command.control)));
@@ -134,14 +135,14 @@ ExitCode run_lint(const LintCommand& command) {
       linted.rows = lab::lint(catalog, options);
     } else {
       if (!ledger) {
-        throw Error(ExitCode::bad_file,
-                    fmt::format("{}: no such file, and no ledger to look for an id in",
-                                shorten(what)));
+        throw Error(
+            ExitCode::bad_file,
+            fmt::format("{}: no such file, and no ledger to look for an id in", shorten(what)));
       }
       const std::string id = resolved(command, what);
       const lab::Catalog::Item* item = ledger->find(id);
-      if (!item || (item->object.kind() != lab::Kind::row &&
-                    item->object.kind() != lab::Kind::run)) {
+      if (!item ||
+          (item->object.kind() != lab::Kind::row && item->object.kind() != lab::Kind::run)) {
         bad_use(fmt::format("{}: neither a row nor a run", shorten(what)));
       }
       options.artifact.clear();
@@ -204,11 +205,12 @@ Runner set_up_lab_lint(Flags& flags) {
   for (const lab::Rule& rule : lab::kRules) {
     rules += fmt::format("\n  {:<4} {:<9} {}", rule.id, rule.name, rule.text);
   }
-  flags.describe("Judges every row by the lab's rules: holds (+), fails (-), or can't be judged (?), "
-                 "with why and what to do. What is missing never counts as zero. Exit code 1 where a "
-                 "rule fails.\n" +
-                     rules,
-                 "lockstep lab lint run.json --oracle plain.json --bandwidth 60");
+  flags.describe(
+      "Judges every row by the lab's rules: holds (+), fails (-), or can't be judged (?), "
+      "with why and what to do. What is missing never counts as zero. Exit code 1 where a "
+      "rule fails.\n" +
+          rules,
+      "lockstep lab lint run.json --oracle plain.json --bandwidth 60");
   return [command] { return run_lint(*command); };
 }
 

@@ -42,8 +42,7 @@ ExitCode records(const LedgerOptions& options) {
   for (const lab::ClaimedRecord& claim : ladder) {
     if (claim.lane != lane) before.reset();
     lane = claim.lane;
-    const std::optional<double> step =
-        before ? std::optional(claim.value - *before) : std::nullopt;
+    const std::optional<double> step = before ? std::optional(claim.value - *before) : std::nullopt;
     before = claim.value;
     rows.push_back({short_id(claim.claim->id), claim.lane.empty() ? "-" : claim.lane,
                     claim.when.empty() ? "-" : claim.when, number_text(claim.value),
@@ -55,15 +54,15 @@ ExitCode records(const LedgerOptions& options) {
     claims_json.push_back(std::move(one));
   }
   if (options.json) {
-    print_json({{"schema", "lockstep.lab.records/1"},
-                {"records", records_json},
-                {"claims", claims_json}});
+    print_json(
+        {{"schema", "lockstep.lab.records/1"}, {"records", records_json}, {"claims", claims_json}});
     return ExitCode::ok;
   }
   if (!ladder.empty()) {
-    out += table_of(rows) +
-           "a claim is evidence and no record: only facts that are verified or logged, under a full "
-           "identity, make one\n";
+    out +=
+        table_of(rows) +
+        "a claim is evidence and no record: only facts that are verified or logged, under a full "
+        "identity, make one\n";
   }
   print(out);
   return ExitCode::ok;
@@ -74,9 +73,10 @@ ExitCode records(const LedgerOptions& options) {
 Runner set_up_lab_records(Flags& flags) {
   const auto options = std::make_shared<LedgerOptions>();
   options->bind(flags);
-  flags.describe("Lists the records and whether what they stand on still holds, and the ladder of "
-                 "claims with where each figure comes from.",
-                 "lockstep lab records");
+  flags.describe(
+      "Lists the records and whether what they stand on still holds, and the ladder of "
+      "claims with where each figure comes from.",
+      "lockstep lab records");
   return [options] { return records(*options); };
 }
 

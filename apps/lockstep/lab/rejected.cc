@@ -29,18 +29,18 @@ ExitCode rejected(const LedgerOptions& options) {
       {"verdict", "lane", "times", "best tok/s", "from", "retry", "change", "recipe"}};
   for (const lab::DeadEnd& end : ends) {
     const lab::Attempt& last = end.attempts.back();
-    rows.push_back({last.judged, last.lane.empty() ? "-" : last.lane,
-                    fmt::format("{}", end.attempts.size()), number_text(end.best_tok_s),
-                    std::string(lab::name_of(last.provenance)),
-                    last.retry.empty() ? "none recorded" : last.retry,
-                    last.candidate->object.value("change"),
-                    last.candidate->object.value("recipe")});
+    rows.push_back(
+        {last.judged, last.lane.empty() ? "-" : last.lane, fmt::format("{}", end.attempts.size()),
+         number_text(end.best_tok_s), std::string(lab::name_of(last.provenance)),
+         last.retry.empty() ? "none recorded" : last.retry, last.candidate->object.value("change"),
+         last.candidate->object.value("recipe")});
   }
   print((ends.empty() ? "" : table_of(rows, 48)) +
         fmt::format("{} dead ends{}\n", ends.size(),
-                    ends.empty() ? ""
-                                 : "; \"reported\" ones are somebody's word: a loss within the noise "
-                                   "looks the same (lab noise)"));
+                    ends.empty()
+                        ? ""
+                        : "; \"reported\" ones are somebody's word: a loss within the noise "
+                          "looks the same (lab noise)"));
   return ExitCode::ok;
 }
 
@@ -49,9 +49,10 @@ ExitCode rejected(const LedgerOptions& options) {
 Runner set_up_lab_rejected(Flags& flags) {
   const auto options = std::make_shared<LedgerOptions>();
   options->bind(flags);
-  flags.describe("Lists what was rejected: not better, inexact, invalid or a fault, and never found "
-                 "better under the same lane and recipe, with its retry condition.",
-                 "lockstep lab rejected");
+  flags.describe(
+      "Lists what was rejected: not better, inexact, invalid or a fault, and never found "
+      "better under the same lane and recipe, with its retry condition.",
+      "lockstep lab rejected");
   return [options] { return rejected(*options); };
 }
 

@@ -74,9 +74,9 @@ ExitCode show(const ShowOptions& options) {
     print_json(out);
     return ExitCode::ok;
   }
-  std::string out = fmt::format("{} {}\n  entry {}, written {}, hash {}\n",
-                                lab::name_of(entry->object.kind()), id, entry->seq,
-                                escape(entry->created_at), short_id(entry->hash));
+  std::string out =
+      fmt::format("{} {}\n  entry {}, written {}, hash {}\n", lab::name_of(entry->object.kind()),
+                  id, entry->seq, escape(entry->created_at), short_id(entry->hash));
   if (!entry->object.supersedes().empty()) {
     out += fmt::format("  supersedes {}\n", short_id(entry->object.supersedes()));
   }
@@ -84,9 +84,9 @@ ExitCode show(const ShowOptions& options) {
   std::vector<std::vector<std::string>> rows = {{"field", "value", "from", "source"}};
   for (const lab::Fact& fact : entry->object.facts()) {
     rows.push_back({fact.name,
-                    fact.known() ? (fact.type == lab::FactType::ref ? short_id(fact.value)
-                                                                    : fact.value)
-                                 : fmt::format("absent: {}", fact.value),
+                    fact.known()
+                        ? (fact.type == lab::FactType::ref ? short_id(fact.value) : fact.value)
+                        : fmt::format("absent: {}", fact.value),
                     std::string(lab::name_of(fact.provenance)), short_source(fact.source)});
   }
   print(out + table_of(rows));
@@ -101,9 +101,10 @@ Runner set_up_lab_show(Flags& flags) {
   flags.toggle("--raw", options->raw);
   flags.positional("ID", "the first digits of an id (4 at least), #NUMBER, or nothing: a summary",
                    options->id);
-  flags.describe("Shows one entry with where each of its facts comes from, or how many entries of each "
-                 "kind there are. --raw writes an artifact's bytes.",
-                 "lockstep lab show 3fa9c2");
+  flags.describe(
+      "Shows one entry with where each of its facts comes from, or how many entries of each "
+      "kind there are. --raw writes an artifact's bytes.",
+      "lockstep lab show 3fa9c2");
   return [options] { return show(*options); };
 }
 

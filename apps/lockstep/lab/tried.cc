@@ -33,7 +33,7 @@ std::vector<std::string> attempt_cells(const lab::Attempt& attempt) {
           attempt.lane.empty() ? "-" : attempt.lane,
           number_text(attempt.tok_s),
           attempt.retry.empty() ? "none recorded" : attempt.retry,
-          (attempt.in_change ? "" : "[name] ") + change_of(attempt),
+          fmt::format("{}{}", attempt.in_change ? "" : "[name] ", change_of(attempt)),
           name_of_run(attempt)};
 }
 
@@ -78,7 +78,7 @@ ExitCode tried(const TriedOptions& options) {
       rows.push_back(attempt_cells(attempt));
       rows.back()[5] = fmt::format("{}={}: {}", setting.key, setting.value, rows.back()[5]);
     }
-    out += "nearest:\n" + table_of(rows, 48);
+    out += fmt::format("nearest:\n{}", table_of(rows, 48));
   }
   print(out);
   return ExitCode::ok;
@@ -89,12 +89,14 @@ ExitCode tried(const TriedOptions& options) {
 Runner set_up_lab_tried(Flags& flags) {
   const auto options = std::make_shared<TriedOptions>();
   options->bind(flags);
-  flags.positional("WHAT", "settings and words: \"p_min=0.136\", \"--threads 16\", \"selected softmax\"",
+  flags.positional("WHAT",
+                   "settings and words: \"p_min=0.136\", \"--threads 16\", \"selected softmax\"",
                    options->query);
-  flags.describe("Finds earlier attempts by what they changed, whatever the spelling: p_min=0.136 "
-                 "finds MTP_P_MIN=0.1360, --spec-draft-p-min 0.136 and a run named …-pmin0136-…, and "
-                 "says verdict, lane and on what condition it may be tried again.",
-                 "lockstep lab tried \"p_min=0.136 threads=16\"");
+  flags.describe(
+      "Finds earlier attempts by what they changed, whatever the spelling: p_min=0.136 "
+      "finds MTP_P_MIN=0.1360, --spec-draft-p-min 0.136 and a run named …-pmin0136-…, and "
+      "says verdict, lane and on what condition it may be tried again.",
+      "lockstep lab tried \"p_min=0.136 threads=16\"");
   return [options] { return tried(*options); };
 }
 

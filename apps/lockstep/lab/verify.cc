@@ -1,10 +1,11 @@
 // lockstep lab verify: whether the ledger is what was written.
+#include "lab/ledger/verify.h"
+
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "lab/lab.h"
-#include "lab/ledger/verify.h"
 #include "lab/ledger_common.h"
 
 namespace lockstep::app {
@@ -65,16 +66,17 @@ ExitCode verify(const VerifyOptions& options) {
   std::string out;
   for (const lab::LedgerFault& fault : result.faults) out += escape(fault.text) + "\n";
   if (result.fault_count > static_cast<int64_t>(result.faults.size())) {
-    out += fmt::format("… and {} more\n", result.fault_count -
-                                              static_cast<int64_t>(result.faults.size()));
+    out += fmt::format("… and {} more\n",
+                       result.fault_count - static_cast<int64_t>(result.faults.size()));
   }
   out += fmt::format("{}: {} entries, {} facts, {} artifacts of {} bytes\n",
                      whole ? "whole" : fmt::format("{} faults", result.fault_count), result.entries,
                      result.facts, result.artifacts, result.bytes);
   if (whole) {
-    out += fmt::format("head {}:{}\nkept elsewhere and given back as --head, it shows that nobody "
-                       "wrote the chain anew\n",
-                       result.head.entries, result.head.hash);
+    out += fmt::format(
+        "head {}:{}\nkept elsewhere and given back as --head, it shows that nobody "
+        "wrote the chain anew\n",
+        result.head.entries, result.head.hash);
   }
   print(out);
   return whole ? ExitCode::ok : ExitCode::check_failed;
@@ -86,10 +88,11 @@ Runner set_up_lab_verify(Flags& flags) {
   const auto options = std::make_shared<VerifyOptions>();
   options->bind(flags);
   flags.text("--head", options->head);
-  flags.describe("Reads all of the ledger and checks every digest, the chain, every artifact, the "
-                 "schema and, for SQLite, the file itself. Exit code 1 where something is not what was "
-                 "written; it says which entry and field.",
-                 "lockstep lab verify --head 886:8f0a31c2d45e6b79");
+  flags.describe(
+      "Reads all of the ledger and checks every digest, the chain, every artifact, the "
+      "schema and, for SQLite, the file itself. Exit code 1 where something is not what was "
+      "written; it says which entry and field.",
+      "lockstep lab verify --head 886:8f0a31c2d45e6b79");
   return [options] { return verify(*options); };
 }
 

@@ -19,8 +19,9 @@ std::unique_ptr<Database> Database::open(const std::string& where, Mode mode) {
   return open_sqlite(where, mode);
 #else
   (void)mode;
-  throw Error(ExitCode::resource,
-              "this lockstep was built without a ledger; install libsqlite3-dev and build it again");
+  throw Error(
+      ExitCode::resource,
+      "this lockstep was built without a ledger; install libsqlite3-dev and build it again");
 #endif
 }
 

@@ -263,8 +263,8 @@ std::vector<std::string> record_faults(const Catalog& catalog, const Object& rec
     if (!rate || !rate->known()) {
       out.push_back(fmt::format("row {} has no decode rate", id.substr(0, 12)));
     } else if (!supports(rate->provenance)) {
-      out.push_back(fmt::format("the rate of row {} is {}", id.substr(0, 12),
-                                name_of(rate->provenance)));
+      out.push_back(
+          fmt::format("the rate of row {} is {}", id.substr(0, 12), name_of(rate->provenance)));
     }
   }
   return out;

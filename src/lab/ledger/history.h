@@ -15,8 +15,8 @@ struct Attempt {
   const Catalog::Item* candidate = nullptr;
   const Catalog::Item* verdict = nullptr;  // null: never judged
   const Catalog::Item* run = nullptr;
-  const Catalog::Item* row = nullptr;      // the run's first
-  std::string lane, judged, said, retry;   // retry "": none was recorded
+  const Catalog::Item* row = nullptr;     // the run's first
+  std::string lane, judged, said, retry;  // retry "": none was recorded
   std::optional<double> tok_s;
   Provenance provenance = Provenance::reported;  // of the verdict
   bool in_change = true;  // the change itself says what was asked for, not only the run's name
@@ -54,7 +54,8 @@ struct ClaimedRecord {
 std::vector<ClaimedRecord> claimed_ladder(const Catalog& catalog);
 
 // Why a record of the catalog may not stand: facts that are only reported or inferred, an identity
-// that is not full, rows that selected and confirmed at once. Empty where nothing speaks against it.
+// that is not full, rows that selected and confirmed at once. Empty where nothing speaks against
+// it.
 std::vector<std::string> record_faults(const Catalog& catalog, const Object& record);
 
 }  // namespace lockstep::lab

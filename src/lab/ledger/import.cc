@@ -12,10 +12,12 @@ constexpr int64_t kImporter = 1;
 
 bool imported_before(Database& database, const std::string& artifact) {
   return !database
-              .all("SELECT 1 FROM object o JOIN fact a ON a.seq = o.seq AND a.name = 'artifact' JOIN "
-                   "fact v ON v.seq = o.seq AND v.name = 'importer' WHERE o.kind = 'import' AND "
-                   "a.value = $1 AND v.value = $2",
-                   Cells{artifact, std::to_string(kImporter)})
+              .all(
+                  "SELECT 1 FROM object o JOIN fact a ON a.seq = o.seq AND a.name = 'artifact' "
+                  "JOIN "
+                  "fact v ON v.seq = o.seq AND v.name = 'importer' WHERE o.kind = 'import' AND "
+                  "a.value = $1 AND v.value = $2",
+                  Cells{artifact, std::to_string(kImporter)})
               .empty();
 }
 
@@ -49,9 +51,9 @@ Imported import_result(Ledger& ledger, std::string_view file, std::string_view b
   import.integer(origin, "importer", kImporter);
   import.integer(origin, "objects", out.added);
   import.integer(origin, "skipped", out.skipped);
-  import.json(origin, "notes",
-              nlohmann::json(reading.notes)
-                  .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  import.json(
+      origin, "notes",
+      nlohmann::json(reading.notes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   writer.add(import);
   writer.commit();
   return out;

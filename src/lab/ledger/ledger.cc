@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <ctime>
 
-#include "lab/results/kinds.h"
 #include "lab/ledger/schema.h"
+#include "lab/results/kinds.h"
 
 namespace lockstep::lab {
 namespace {
@@ -109,9 +109,8 @@ Head Ledger::head() {
 
 std::map<std::string, int64_t> Ledger::counts() {
   std::map<std::string, int64_t> out;
-  database_->query("SELECT kind, count(*) FROM object GROUP BY kind", {}, [&](const Cells& row) {
-    out[text_of(row[0])] = integer_of(row[1]);
-  });
+  database_->query("SELECT kind, count(*) FROM object GROUP BY kind", {},
+                   [&](const Cells& row) { out[text_of(row[0])] = integer_of(row[1]); });
   return out;
 }
 
@@ -134,16 +133,15 @@ std::string Ledger::resolve(std::string_view text) {
   std::vector<std::string> found;
   const std::string low(text), high = low + "g";
   database_->query("SELECT id FROM object WHERE id >= $1 AND id < $2 ORDER BY seq LIMIT 5",
-                   Cells{low, high},
-                   [&](const Cells& row) { found.push_back(text_of(row[0])); });
+                   Cells{low, high}, [&](const Cells& row) { found.push_back(text_of(row[0])); });
   if (found.size() == 1) return found[0];
   if (found.empty()) {
     throw Error(ExitCode::bad_use, fmt::format("{}: no entry has an id that begins so", text));
   }
   std::string list;
   for (const std::string& id : found) list += (list.empty() ? "" : ", ") + id.substr(0, 16);
-  throw Error(ExitCode::bad_use, fmt::format("{}: several ids begin so ({}…); give more digits",
-                                             text, list));
+  throw Error(ExitCode::bad_use,
+              fmt::format("{}: several ids begin so ({}…); give more digits", text, list));
 }
 
 std::optional<Entry> Ledger::find(std::string_view id) {
@@ -189,9 +187,9 @@ std::string Ledger::artifact(std::string_view sha256) {
   }
   std::string bytes;
   for (int64_t part = 0; part < integer_of(rows[0][0]); ++part) {
-    const auto content = database_->all(
-        "SELECT content FROM artifact_part WHERE sha256 = $1 AND part = $2",
-        Cells{std::string(sha256), part});
+    const auto content =
+        database_->all("SELECT content FROM artifact_part WHERE sha256 = $1 AND part = $2",
+                       Cells{std::string(sha256), part});
     const auto* blob = content.empty() ? nullptr : std::get_if<Blob>(&content[0][0]);
     if (!blob) throw Damaged(fmt::format("artifact {}: part {} is not there", sha256, part));
     bytes += blob->bytes;
@@ -232,8 +230,8 @@ Writer::Added Writer::add(const Object& object) {
       continue;
     }
     if (!ledger_.has_artifact(fact.value)) {
-      throw Error(ExitCode::bad_use, fmt::format("{}: {} is neither an entry nor an artifact",
-                                                 fact.name, fact.value));
+      throw Error(ExitCode::bad_use,
+                  fmt::format("{}: {} is neither an entry nor an artifact", fact.name, fact.value));
     }
     known_.insert("a" + fact.value);
   }
@@ -252,9 +250,9 @@ Writer::Added Writer::add(const Object& object) {
   }
   const int64_t seq = head_.entries + 1;
   const std::string hash = chain_hash(head_.hash, seq, id, now_);
-  database.execute("INSERT INTO object VALUES ($1, $2, $3, $4, $5, $6, $7)",
-                   {seq, id, std::string(name_of(object.kind())), object.supersedes(), now_,
-                    head_.hash, hash});
+  database.execute(
+      "INSERT INTO object VALUES ($1, $2, $3, $4, $5, $6, $7)",
+      {seq, id, std::string(name_of(object.kind())), object.supersedes(), now_, head_.hash, hash});
   // Many facts a statement: a round trip each would be most of an import.
   constexpr size_t kRows = 16;
   const std::vector<Fact>& facts = object.facts();
@@ -271,8 +269,7 @@ Writer::Added Writer::add(const Object& object) {
       const Fact& fact = facts[i];
       cells.insert(cells.end(),
                    {seq, static_cast<int64_t>(i), fact.name, std::string(name_of(fact.type)),
-                    fact.value, std::string(name_of(fact.provenance)), fact.source,
-                    fact.digest()});
+                    fact.value, std::string(name_of(fact.provenance)), fact.source, fact.digest()});
     }
     database.execute(sql, cells);
   }
@@ -293,9 +290,9 @@ Writer::Added Writer::add_artifact(std::string_view bytes, std::string_view file
   database.execute("INSERT INTO artifact VALUES ($1, $2, $3)",
                    {sha, static_cast<int64_t>(bytes.size()), static_cast<int64_t>(parts)});
   for (size_t part = 0; part < parts; ++part) {
-    database.execute("INSERT INTO artifact_part VALUES ($1, $2, $3)",
-                     {sha, static_cast<int64_t>(part),
-                      Blob{std::string(bytes.substr(part * kPart, kPart))}});
+    database.execute(
+        "INSERT INTO artifact_part VALUES ($1, $2, $3)",
+        {sha, static_cast<int64_t>(part), Blob{std::string(bytes.substr(part * kPart, kPart))}});
   }
   object.text({Provenance::reported, ""}, "file", file);
   add(object);

@@ -1,9 +1,9 @@
 // The ledger: an append-only chain of objects and the artifacts they speak of.
 //
-// An entry's hash is the SHA-256 of the lines prev, seq, id and created_at; its id that of its kind,
-// what it supersedes and the digests of its facts (lab/results/object.h). So a changed value changes
-// a digest, that the id, that the hash of this entry and of every later one: docs/lab-ledger.md does
-// it by hand.
+// An entry's hash is the SHA-256 of the lines prev, seq, id and created_at; its id that of its
+// kind, what it supersedes and the digests of its facts (lab/results/object.h). So a changed value
+// changes a digest, that the id, that the hash of this entry and of every later one:
+// docs/lab-ledger.md does it by hand.
 #pragma once
 
 #include <functional>

@@ -38,11 +38,13 @@ class Postgresql final : public Database {
     }
     const char* host = PQhost(connection_);
     name_ = fmt::format("postgresql {}/{}", host ? host : "", PQdb(connection_));
-    PQsetNoticeProcessor(connection_, [](void*, const char*) {}, nullptr);
+    PQsetNoticeProcessor(
+        connection_, [](void*, const char*) {}, nullptr);
     // Backslashes in texts mean themselves, and a commit is on the disk before it is said, whatever
     // the server's defaults are. One minute is what a writer waits for its turn.
-    script("SET standard_conforming_strings = on; SET synchronous_commit = on; "
-           "SET lock_timeout = '60s'; SET client_encoding = 'UTF8'; SET bytea_output = 'hex';");
+    script(
+        "SET standard_conforming_strings = on; SET synchronous_commit = on; "
+        "SET lock_timeout = '60s'; SET client_encoding = 'UTF8'; SET bytea_output = 'hex';");
   }
   ~Postgresql() override { PQfinish(connection_); }
 
@@ -111,8 +113,7 @@ class Postgresql final : public Database {
     }
     if (type != kBytea) return std::string(text);
     size_t n = 0;
-    unsigned char* bytes =
-        PQunescapeBytea(reinterpret_cast<const unsigned char*>(text.data()), &n);
+    unsigned char* bytes = PQunescapeBytea(reinterpret_cast<const unsigned char*>(text.data()), &n);
     if (!bytes) throw Error(ExitCode::resource, "out of memory; use a smaller file");
     Blob blob{std::string(reinterpret_cast<const char*>(bytes), n)};
     PQfreemem(bytes);
@@ -124,8 +125,8 @@ class Postgresql final : public Database {
     if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) return;
     const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const std::string code(state ? state : "");
-    const std::string reason = first_line(result ? PQresultErrorMessage(result)
-                                                 : PQerrorMessage(connection_));
+    const std::string reason =
+        first_line(result ? PQresultErrorMessage(result) : PQerrorMessage(connection_));
     // Class 23: a constraint; P0001: raised by a trigger.
     if (code.starts_with("23") || code == "P0001") {
       throw Error(ExitCode::check_failed, fmt::format("{}: {}", name_, reason));

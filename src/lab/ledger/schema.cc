@@ -14,7 +14,8 @@ struct Migration {
 };
 
 // {INT}, {BLOB} and {TABLE} (the end of a table's definition) are what the two databases spell
-// differently. STRICT: a value of another type than its column's is a fault that `verify` is told of.
+// differently. STRICT: a value of another type than its column's is a fault that `verify` is told
+// of.
 const std::vector<Migration>& migrations() {
   static const std::vector<Migration> list = {
       {1,
@@ -30,7 +31,8 @@ const std::vector<Migration>& migrations() {
         "NULL){STRICT}",
         // sha256: of the lines name, type, provenance, source, value.
         "CREATE TABLE fact (seq {INT} NOT NULL, ordinal {INT} NOT NULL, name TEXT NOT NULL, type "
-        "TEXT NOT NULL, value TEXT NOT NULL, provenance TEXT NOT NULL, source TEXT NOT NULL, sha256 "
+        "TEXT NOT NULL, value TEXT NOT NULL, provenance TEXT NOT NULL, source TEXT NOT NULL, "
+        "sha256 "
         "TEXT NOT NULL, PRIMARY KEY (seq, ordinal)){TABLE}",
         // One row: how long the chain is. Without it rows cut off at the end would not be missed.
         "CREATE TABLE head (one {INT} PRIMARY KEY, entries {INT} NOT NULL, hash TEXT NOT "
@@ -46,7 +48,8 @@ const std::vector<Migration>& migrations() {
         "f.source FROM object o JOIN fact f ON f.seq = o.seq",
         "CREATE VIEW measured AS SELECT o.seq, o.id, n.value AS name, r.value AS decode_tok_s, "
         "r.provenance FROM object o JOIN fact r ON r.seq = o.seq AND r.name = 'decode_tok_s' AND "
-        "r.type <> 'absent' LEFT JOIN fact n ON n.seq = o.seq AND n.name = 'name' WHERE o.kind = 'row' "
+        "r.type <> 'absent' LEFT JOIN fact n ON n.seq = o.seq AND n.name = 'name' WHERE o.kind = "
+        "'row' "
         "AND NOT EXISTS (SELECT 1 FROM object s WHERE s.supersedes = o.id)"}},
   };
   return list;
@@ -77,21 +80,23 @@ std::vector<std::string> guards(bool postgresql) {
     for (const std::string_view table : kTables) {
       const std::string_view when =
           table == "head" ? "DELETE OR TRUNCATE" : "UPDATE OR DELETE OR TRUNCATE";
-      out.push_back(fmt::format("CREATE TRIGGER {0}_append_only BEFORE {1} ON {0} FOR EACH "
-                                "STATEMENT EXECUTE FUNCTION ledger_refuses()",
-                                table, when));
+      out.push_back(
+          fmt::format("CREATE TRIGGER {0}_append_only BEFORE {1} ON {0} FOR EACH "
+                      "STATEMENT EXECUTE FUNCTION ledger_refuses()",
+                      table, when));
     }
-    out.emplace_back("CREATE TRIGGER head_forwards BEFORE UPDATE ON head FOR EACH ROW WHEN "
-                     "(NEW.entries <= OLD.entries) EXECUTE FUNCTION ledger_refuses()");
+    out.emplace_back(
+        "CREATE TRIGGER head_forwards BEFORE UPDATE ON head FOR EACH ROW WHEN "
+        "(NEW.entries <= OLD.entries) EXECUTE FUNCTION ledger_refuses()");
     return out;
   }
   for (const std::string_view table : kTables) {
     for (const std::string_view what : {"update", "delete"}) {
       const bool head_update = table == "head" && what == "update";
-      out.push_back(fmt::format("CREATE TRIGGER {0}_no_{1} BEFORE {1} ON {0}{2} BEGIN SELECT "
-                                "RAISE(ABORT, 'the ledger is append-only: supersede instead'); END",
-                                table, what,
-                                head_update ? " WHEN NEW.entries <= OLD.entries" : ""));
+      out.push_back(
+          fmt::format("CREATE TRIGGER {0}_no_{1} BEFORE {1} ON {0}{2} BEGIN SELECT "
+                      "RAISE(ABORT, 'the ledger is append-only: supersede instead'); END",
+                      table, what, head_update ? " WHEN NEW.entries <= OLD.entries" : ""));
     }
   }
   return out;
@@ -121,16 +126,18 @@ std::map<std::string, std::string> described(Database& database) {
     database.query("SELECT type, name, sql FROM sqlite_master", {}, add);
     return out;
   }
-  database.query("SELECT 'column', table_name || '.' || column_name, data_type || ' ' || is_nullable "
-                 "FROM information_schema.columns WHERE table_schema = current_schema() AND "
-                 "table_name IN ('migration','artifact','artifact_part','object','fact','head')",
-                 {}, add);
+  database.query(
+      "SELECT 'column', table_name || '.' || column_name, data_type || ' ' || is_nullable "
+      "FROM information_schema.columns WHERE table_schema = current_schema() AND "
+      "table_name IN ('migration','artifact','artifact_part','object','fact','head')",
+      {}, add);
   // O: it fires. D: somebody has switched it off.
-  database.query("SELECT 'trigger', t.tgname::text, t.tgenabled::text FROM pg_trigger t JOIN pg_class "
-                 "c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT "
-                 "t.tgisinternal AND n.nspname = current_schema() AND c.relname IN "
-                 "('migration','artifact','artifact_part','object','fact','head')",
-                 {}, add);
+  database.query(
+      "SELECT 'trigger', t.tgname::text, t.tgenabled::text FROM pg_trigger t JOIN pg_class "
+      "c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT "
+      "t.tgisinternal AND n.nspname = current_schema() AND c.relname IN "
+      "('migration','artifact','artifact_part','object','fact','head')",
+      {}, add);
   return out;
 }
 
@@ -149,15 +156,16 @@ std::map<std::string, std::string> expected(Database& database, int64_t version)
                           name == "part" || name == "seq" || name == "ordinal" || name == "one" ||
                           name == "entries";
       out[fmt::format("column {}.{}", table, name)] =
-          fmt::format("{} NO", number ? "bigint" : name == "content" ? "bytea" : "text");
+          fmt::format("{} NO", number              ? "bigint"
+                               : name == "content" ? "bytea"
+                                                   : "text");
     }
   };
   columns("migration", {"version"});
   columns("artifact", {"sha256", "bytes", "parts"});
   columns("artifact_part", {"sha256", "part", "content"});
   columns("object", {"seq", "id", "kind", "supersedes", "created_at", "prev", "hash"});
-  columns("fact",
-          {"seq", "ordinal", "name", "type", "value", "provenance", "source", "sha256"});
+  columns("fact", {"seq", "ordinal", "name", "type", "value", "provenance", "source", "sha256"});
   columns("head", {"one", "entries", "hash"});
   for (const std::string_view table : kTables) {
     out[fmt::format("trigger {}_append_only", table)] = std::string("O");
@@ -207,8 +215,8 @@ std::vector<std::string> schema_differences(Database& database, int64_t version)
     }
   }
   for (const auto& [name, definition] : is) {
-    if (!should.contains(name)) out.push_back(fmt::format("schema: a {} that is not its own",
-                                                          escape(name, 100)));
+    if (!should.contains(name))
+      out.push_back(fmt::format("schema: a {} that is not its own", escape(name, 100)));
   }
   return out;
 }

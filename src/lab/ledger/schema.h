@@ -1,4 +1,5 @@
-// The ledger's tables, the same in SQLite and PostgreSQL, and how older ledgers are brought forward.
+// The ledger's tables, the same in SQLite and PostgreSQL, and how older ledgers are brought
+// forward.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ int64_t schema_version(Database& database);
 // Within a write transaction: applies what is missing up to `version`. Throws Error(bad_file) where
 // the ledger is of a later version than this program knows.
 void migrate(Database& database, int64_t version = kSchemaVersion);
-// What differs between the tables, indexes, views and triggers that `version` has and those that are
-// there, one line each.
+// What differs between the tables, indexes, views and triggers that `version` has and those that
+// are there, one line each.
 std::vector<std::string> schema_differences(Database& database, int64_t version);
 
 }  // namespace lockstep::lab

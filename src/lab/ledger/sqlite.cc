@@ -31,8 +31,7 @@ class Sqlite final : public Database {
                               shorten(path)));
     }
     if (!memory && fs::is_directory(path, ignored)) {
-      throw Error(ExitCode::bad_use,
-                  fmt::format("{}: a directory; name a file", shorten(path)));
+      throw Error(ExitCode::bad_use, fmt::format("{}: a directory; name a file", shorten(path)));
     }
     if (!there) {
       const fs::path parent = fs::path(path).parent_path();
@@ -50,8 +49,9 @@ class Sqlite final : public Database {
       sqlite3_extended_result_codes(db_, 1);
       sqlite3_busy_timeout(db_, kBusyMs);
       // EXTRA: a commit is on the disk before it is said, the journal's removal too.
-      script("PRAGMA synchronous = EXTRA; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; "
-             "PRAGMA cell_size_check = ON;");
+      script(
+          "PRAGMA synchronous = EXTRA; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; "
+          "PRAGMA cell_size_check = ON;");
       check_application();
     } catch (...) {
       close();
@@ -121,9 +121,9 @@ class Sqlite final : public Database {
     if (id != 0 || tables != 0) {
       // A ledger whose mark was damaged is still one, for `verify` to say so.
       if (!all("SELECT 1 FROM sqlite_master WHERE name = 'artifact_part'").empty()) return;
-      throw Error(ExitCode::bad_file,
-                  fmt::format("{}: an SQLite database of another program, no ledger",
-                              shorten(path_)));
+      throw Error(
+          ExitCode::bad_file,
+          fmt::format("{}: an SQLite database of another program, no ledger", shorten(path_)));
     }
   }
 
@@ -159,10 +159,14 @@ class Sqlite final : public Database {
       return data ? std::string(static_cast<const char*>(data), n) : std::string();
     };
     switch (sqlite3_column_type(statement, i)) {
-      case SQLITE_INTEGER: return static_cast<int64_t>(sqlite3_column_int64(statement, i));
-      case SQLITE_BLOB: return Blob{bytes(sqlite3_column_blob(statement, i))};
-      case SQLITE_NULL: return std::monostate{};
-      default: return bytes(sqlite3_column_text(statement, i));
+      case SQLITE_INTEGER:
+        return static_cast<int64_t>(sqlite3_column_int64(statement, i));
+      case SQLITE_BLOB:
+        return Blob{bytes(sqlite3_column_blob(statement, i))};
+      case SQLITE_NULL:
+        return std::monostate{};
+      default:
+        return bytes(sqlite3_column_text(statement, i));
     }
   }
 
@@ -172,14 +176,13 @@ class Sqlite final : public Database {
 
   [[noreturn]] void fail(int status) {
     const std::string where = shorten(path_);
-    const std::string reason =
-        escape(db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(status), 300);
+    const std::string reason = escape(db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(status), 300);
     switch (status & 0xFF) {
       case SQLITE_BUSY:
       case SQLITE_LOCKED:
         throw Error(ExitCode::resource,
-                    fmt::format("{}: another writer has held the ledger for {} s; try again",
-                                where, kBusyMs / 1000));
+                    fmt::format("{}: another writer has held the ledger for {} s; try again", where,
+                                kBusyMs / 1000));
       case SQLITE_NOTADB:
         throw Damaged(fmt::format("{}: no ledger: {}", where, reason));
       case SQLITE_CORRUPT:

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/sha256.h"
-#include "lab/results/kinds.h"
 #include "lab/ledger/schema.h"
+#include "lab/results/kinds.h"
 
 namespace lockstep::lab {
 namespace {
@@ -58,8 +58,8 @@ class Verifier {
     }
   }
 
-  // A cell of the type that its column has. SQLite keeps what it is given, and a flipped bit makes a
-  // text of the same bytes a blob.
+  // A cell of the type that its column has. SQLite keeps what it is given, and a flipped bit makes
+  // a text of the same bytes a blob.
   template <typename T>
   const T& cell(const Cells& cells, size_t i, int64_t seq, std::string_view column) {
     if (const T* value = std::get_if<T>(&cells[i])) return *value;
@@ -153,7 +153,8 @@ class Verifier {
       if (rows.empty()) break;
       std::map<int64_t, std::vector<FactRow>> facts;
       database_.query(
-          "SELECT seq, ordinal, name, type, value, provenance, source, sha256 FROM fact WHERE seq > "
+          "SELECT seq, ordinal, name, type, value, provenance, source, sha256 FROM fact WHERE seq "
+          "> "
           "$1 AND seq <= $2 ORDER BY seq, ordinal",
           Cells{last, rows.back().seq}, [&](const Cells& cells) {
             const int64_t seq = cell<int64_t>(cells, 0, 0, "fact.seq");
@@ -186,17 +187,18 @@ class Verifier {
     out_.head.entries = out_.entries;
   }
 
-  void check_entry(const Row& row, const std::vector<FactRow>& facts, const std::string* next_prev) {
+  void check_entry(const Row& row, const std::vector<FactRow>& facts,
+                   const std::string* next_prev) {
     ++out_.entries;
     const auto said = [&](std::string_view field, std::string_view what) {
       fault(row.seq, row.id, field,
             fmt::format("entry {} ({} {}): {}", row.seq, row.kind, row.id.substr(0, 12), what));
     };
     if (row.seq != expected_seq_) {
-      said("seq", row.seq == expected_seq_ + 1
-                      ? fmt::format("entry {} is missing before it", expected_seq_)
-                      : fmt::format("entries {} to {} are missing before it", expected_seq_,
-                                    row.seq - 1));
+      said("seq",
+           row.seq == expected_seq_ + 1
+               ? fmt::format("entry {} is missing before it", expected_seq_)
+               : fmt::format("entries {} to {} are missing before it", expected_seq_, row.seq - 1));
       expected_seq_ = row.seq;
     }
     ++expected_seq_;
@@ -209,28 +211,29 @@ class Verifier {
     for (const FactRow& fact : facts) {
       ++out_.facts;
       order &= fact.ordinal == ordinal++;
-      const std::string digest =
-          text_sha256(fmt::format("{}\n{}\n{}\n{}\n{}", fact.name, fact.type, fact.provenance,
-                                  fact.source, fact.value));
+      const std::string digest = text_sha256(fmt::format("{}\n{}\n{}\n{}\n{}", fact.name, fact.type,
+                                                         fact.provenance, fact.source, fact.value));
       if (digest != fact.sha256) changed.push_back(fact.name);
       now += digest + "\n", written += fact.sha256 + "\n";
       if (fact.type == "ref" && fact.name != "sha256") refs_[fact.value] = row.seq;
       if (fact.name == "sha256" && row.kind == "artifact") artifacts_[fact.value] = row.seq;
     }
-    if (!order) said("fact.ordinal", "its fields are not numbered 0, 1, …: one was added or removed");
+    if (!order)
+      said("fact.ordinal", "its fields are not numbered 0, 1, …: one was added or removed");
     const bool id_now = text_sha256(now) == row.id, id_written = text_sha256(written) == row.id;
     for (const std::string& name : changed) {
-      said(name, id_now ? fmt::format("the digest of the field {} was edited; the field is whole", name)
-                        : fmt::format("the field {} is not what was written", name));
+      said(name,
+           id_now ? fmt::format("the digest of the field {} was edited; the field is whole", name)
+                  : fmt::format("the field {} is not what was written", name));
     }
     const std::string hash = chain_hash(row.prev, row.seq, row.id, row.created_at);
     if (!id_now && !(id_written && !changed.empty())) {
       // With the id as it was written (the hash agrees) it is what the id is made of that changed.
       said(hash == row.hash ? "kind" : "id",
            changed.empty() && order
-               ? (hash == row.hash
-                      ? "its kind, what it supersedes, or the list of its fields is not what was written"
-                      : "its id is not that of its content")
+               ? (hash == row.hash ? "its kind, what it supersedes, or the list of its fields is "
+                                     "not what was written"
+                                   : "its id is not that of its content")
                : "its id is not that of its content");
     }
     if (row.prev != out_.head.hash) {
@@ -320,8 +323,9 @@ class Verifier {
   void check_refs() {
     for (const auto& [id, seq] : refs_) {
       if (!ids_.contains(id) && !artifact_shas_.contains(id)) {
-        fault(seq, "", "", fmt::format("entry {} speaks of {}, which is not there", seq,
-                                       shorten(id.substr(0, 16))));
+        fault(seq, "", "",
+              fmt::format("entry {} speaks of {}, which is not there", seq,
+                          shorten(id.substr(0, 16))));
       }
     }
   }
@@ -338,8 +342,7 @@ class Verifier {
 
 }  // namespace
 
-Verification verify_ledger(Ledger& ledger,
-                           const std::function<void(int64_t, int64_t)>& progress) {
+Verification verify_ledger(Ledger& ledger, const std::function<void(int64_t, int64_t)>& progress) {
   return Verifier(ledger, progress).run();
 }
 

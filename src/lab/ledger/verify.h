@@ -1,5 +1,5 @@
-// Whether a ledger is what was written: every digest, the chain, every artifact, the schema, and for
-// SQLite the file's own structure.
+// Whether a ledger is what was written: every digest, the chain, every artifact, the schema, and
+// for SQLite the file's own structure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct LedgerFault {
 
 struct Verification {
   int64_t entries = 0, facts = 0, artifacts = 0, bytes = 0;
-  Head head;  // as the chain gives it
+  Head head;                        // as the chain gives it
   std::vector<LedgerFault> faults;  // the first kMaxFaults
   int64_t fault_count = 0;
   static constexpr size_t kMaxFaults = 1000;

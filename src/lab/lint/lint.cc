@@ -111,7 +111,8 @@ std::vector<LintedRow> lint(const Catalog& catalog, const LintOptions& options,
     with_rows.insert(row->object.value("run"));
     const Fact* cached = row->object.find("cached_tokens");
     const std::string prompt = row->object.value("prompt_sha256");
-    if (!cached || cached->integer() != 0 || prompt.empty() || !prompts[key].insert(prompt).second) {
+    if (!cached || cached->integer() != 0 || prompt.empty() ||
+        !prompts[key].insert(prompt).second) {
       warm.insert(key);
     }
     const Denominator denominator = denominator_of(context(*row, result));

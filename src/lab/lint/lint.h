@@ -43,19 +43,19 @@ struct Finding {
 };
 
 struct LintedRow {
-  std::string id;    // of the row, or of a run that has no rows
-  std::string name;  // for people
+  std::string id;                    // of the row, or of a run that has no rows
+  std::string name;                  // for people
   std::array<Finding, 12> findings;  // in the order of kRules
 };
 
 struct LintOptions {
-  std::optional<double> bandwidth_gb_s;   // 1e9 bytes a second; else the result's own
-  std::optional<double> bytes_per_pass;   // of a pass of one row; else the result's own
-  const Catalog* oracle = nullptr;        // a result with drafting off
-  const Catalog* control = nullptr;       // what it is compared with
+  std::optional<double> bandwidth_gb_s;  // 1e9 bytes a second; else the result's own
+  std::optional<double> bytes_per_pass;  // of a pass of one row; else the result's own
+  const Catalog* oracle = nullptr;       // a result with drafting off
+  const Catalog* control = nullptr;      // what it is compared with
   const Catalog::Item* control_item = nullptr;
-  const Catalog* ledger = nullptr;        // for V10 and V12
-  std::string artifact;                   // verdicts on runs of this artifact are its own
+  const Catalog* ledger = nullptr;  // for V10 and V12
+  std::string artifact;             // verdicts on runs of this artifact are its own
   std::string lane;
 };
 

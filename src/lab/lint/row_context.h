@@ -17,9 +17,9 @@ namespace lockstep::lab {
 // What the rows of one result say together, worked out once.
 struct ResultFacts {
   size_t rows = 0;
-  size_t cold_suite = 0;      // its prompts, where it is one
-  bool all = false;           // some rates divide all n tokens
-  bool steps = false;         // some divide n - 1
+  size_t cold_suite = 0;  // its prompts, where it is one
+  bool all = false;       // some rates divide all n tokens
+  bool steps = false;     // some divide n - 1
   std::map<std::string, std::set<std::string>, std::less<>> tokens;  // token hashes by exact_key
 };
 
@@ -27,7 +27,7 @@ struct RowContext {
   const Catalog& catalog;
   const LintOptions& options;
   const Catalog::Item& row;
-  const Catalog::Item* run;        // null: not known, as the next two
+  const Catalog::Item* run;  // null: not known, as the next two
   const Catalog::Item* identity;
   const Catalog::Item* candidate;
   const ResultFacts& result;  // the rows of the same result, this one too
@@ -69,8 +69,8 @@ Finding check_treated(const RowContext& row);
 Finding check_possible(const RowContext& row);
 Finding check_new(const RowContext& row);
 
-// Which tokens a printed rate divides by the time: all n, or the n - 1 after the first. `loose`: the
-// rate is a mean over repetitions, and need not be that of the mean time to the last digit.
+// Which tokens a printed rate divides by the time: all n, or the n - 1 after the first. `loose`:
+// the rate is a mean over repetitions, and need not be that of the mean time to the last digit.
 enum class Denominator : uint8_t { all, steps, either, neither, not_known };
 Denominator denominator_of(int64_t n, double ms, double rate, bool loose);
 Denominator denominator_of(const RowContext& row);

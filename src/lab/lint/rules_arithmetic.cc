@@ -14,8 +14,8 @@ struct Steps {
   std::string from;
 };
 
-// mean = 1 + a / v printed with two decimals: v between a / (mean + 0.005 - 1) and a / (mean - 0.005 -
-// 1).
+// mean = 1 + a / v printed with two decimals: v between a / (mean + 0.005 - 1) and a / (mean -
+// 0.005 - 1).
 std::optional<Steps> steps_from_mean(int64_t accepted, double mean) {
   if (accepted <= 0 || mean - 0.005 <= 1) return std::nullopt;
   const auto a = static_cast<double>(accepted);
@@ -36,8 +36,9 @@ class Accounts {
     rates();
     said_by_the_log();
     if (!wrong_.empty()) {
-      return fails(fmt::format("it does not add up: {}", fmt::join(wrong_, "; ")),
-                   "the figures are not understood, or another client was active: do not quote them");
+      return fails(
+          fmt::format("it does not add up: {}", fmt::join(wrong_, "; ")),
+          "the figures are not understood, or another client was active: do not quote them");
     }
     if (closed_.empty()) {
       return unknown("no two of its counts say the same thing",
@@ -47,7 +48,9 @@ class Accounts {
   }
 
  private:
-  void check(bool is_so, std::string what) { (is_so ? closed_ : wrong_).push_back(std::move(what)); }
+  void check(bool is_so, std::string what) {
+    (is_so ? closed_ : wrong_).push_back(std::move(what));
+  }
 
   // E.5.5: prompt_n + cache_n = the prompt's length.
   void prompt() {
@@ -74,14 +77,16 @@ class Accounts {
       }
     }
     if (!a) return;
-    // Our own result counts every pass that chose a token, the prompt's too: N = a + steps - cut, and
-    // at most one draft was cut off at the end.
+    // Our own result counts every pass that chose a token, the prompt's too: N = a + steps - cut,
+    // and at most one draft was cut off at the end.
     if (all && n && row_.text("format").starts_with("lockstep.run")) {
       const int64_t cut = *a + *all - *n;
       const auto n_max = read_integer(row_.effective("n_max")).value_or(0);
-      check(cut >= 0 && cut <= n_max,
-            fmt::format("{} steps + {} accepted {} {} tokens", *all, *a,
-                        cut == 0 ? "=" : cut > 0 && cut <= n_max ? "covers" : "is not", *n));
+      check(cut >= 0 && cut <= n_max, fmt::format("{} steps + {} accepted {} {} tokens", *all, *a,
+                                                  cut == 0                  ? "="
+                                                  : cut > 0 && cut <= n_max ? "covers"
+                                                                            : "is not",
+                                                  *n));
       if (mean && *all > 0) {
         const double is = static_cast<double>(*n) / static_cast<double>(*all);
         check(std::abs(is - *mean) < 0.006, fmt::format("mean length {:.2f}", *mean));
@@ -114,8 +119,8 @@ class Accounts {
       check(fits, fmt::format("{} drafted in {} steps", *g, interval(*v)));
       const auto n_max = read_integer(row_.effective("n_max"));
       if (n_max && *n_max > 0) {
-        check(*g <= *n_max * v->high, fmt::format("{} drafted in {} steps of at most {}", *g,
-                                                  interval(*v), *n_max));
+        check(*g <= *n_max * v->high,
+              fmt::format("{} drafted in {} steps of at most {}", *g, interval(*v), *n_max));
         if (mean) {
           check(*mean <= static_cast<double>(*n_max) + 1.005,
                 fmt::format("mean length {:.2f} with drafts of at most {}", *mean, *n_max));
@@ -152,8 +157,8 @@ class Accounts {
     }
   }
 
-  // E.5.6: Σ per-position accepted × v = a, and the shares do not rise (of all steps; a share of what
-  // was drafted at a place may).
+  // E.5.6: Σ per-position accepted × v = a, and the shares do not rise (of all steps; a share of
+  // what was drafted at a place may).
   void positions() {
     const std::vector<double> shares = row_.numbers("draft.per_position");
     const auto a = row_.integer("draft.accepted");
@@ -208,9 +213,10 @@ class Accounts {
     if (wall && rate && *rate > 0) {
       // All n tokens over all the time against n - 1 over less.
       const double room = n && *n > 1 ? static_cast<double>(*n) / static_cast<double>(*n - 1) : 1.1;
-      check(*wall <= *rate * room * (1 + 1e-6),
-            fmt::format("the rate with the prompt's time, {:.2f}, {} the one without, {:.2f}", *wall,
-                        *wall <= *rate * room * (1 + 1e-6) ? "is below" : "is above", *rate));
+      check(
+          *wall <= *rate * room * (1 + 1e-6),
+          fmt::format("the rate with the prompt's time, {:.2f}, {} the one without, {:.2f}", *wall,
+                      *wall <= *rate * room * (1 + 1e-6) ? "is below" : "is above", *rate));
     }
     const std::vector<double> samples = row_.numbers("samples_tok_s");
     const auto stated = rate ? rate : row_.number("tok_s");
@@ -225,10 +231,9 @@ class Accounts {
     }
     const auto most = row_.number("support.max_tok_s"), middle = row_.number("support.mean_tok_s");
     if (most && middle) {
-      check(*middle <= *most * (1 + 1e-9), fmt::format("the mean {:.2f} {} the largest, {:.2f}",
-                                                       *middle,
-                                                       *middle <= *most ? "is below" : "is above",
-                                                       *most));
+      check(*middle <= *most * (1 + 1e-9),
+            fmt::format("the mean {:.2f} {} the largest, {:.2f}", *middle,
+                        *middle <= *most ? "is below" : "is above", *most));
     }
   }
 
@@ -319,10 +324,11 @@ Finding check_metric(const RowContext& row) {
           RowContext{*row.options.control, row.options, *other, row.options.control->run_of(*other),
                      row.options.control->identity_of(*other), nullptr, none});
       if ((theirs == Denominator::all || theirs == Denominator::steps) && theirs != mine) {
-        return fails(fmt::format("the control's rate divides another number of tokens than this one "
-                                 "({})",
-                                 generation_text(mine)),
-                     "compute both as (n - 1) / t: at 512 tokens the two differ by 0.2 %");
+        return fails(
+            fmt::format("the control's rate divides another number of tokens than this one "
+                        "({})",
+                        generation_text(mine)),
+            "compute both as (n - 1) / t: at 512 tokens the two differ by 0.2 %");
       }
     }
   }
@@ -347,8 +353,8 @@ Finding check_possible(const RowContext& row) {
                    "time does not run backwards: look at the clock it was read from");
     }
   }
-  const auto bandwidth = row.options.bandwidth_gb_s ? row.options.bandwidth_gb_s
-                                                    : row.number("bandwidth_gb_s");
+  const auto bandwidth =
+      row.options.bandwidth_gb_s ? row.options.bandwidth_gb_s : row.number("bandwidth_gb_s");
   const auto bytes =
       row.options.bytes_per_pass ? row.options.bytes_per_pass : row.number("bytes_per_pass");
   const auto pass_ms = row.number("ms_per_pass");
@@ -362,7 +368,8 @@ Finding check_possible(const RowContext& row) {
     lacks(bytes.has_value(), "the bytes of a pass (--bytes; lab roof or inspect give them)");
     return unknown(fmt::format("not known: {}", missing), "give what is missing");
   }
-  // A pass reads at least the bytes of one row, and gives as many tokens as were accepted, plus one.
+  // A pass reads at least the bytes of one row, and gives as many tokens as were accepted, plus
+  // one.
   double per_pass = 1;
   const auto n = row.integer("generated_tokens"), a = row.integer("draft.accepted"),
              steps = row.integer("draft.steps");
@@ -376,10 +383,10 @@ Finding check_possible(const RowContext& row) {
   const double passes_s = rate ? *rate / per_pass : 1e3 / *pass_ms;
   const double limit_s = *bandwidth * 1e9 / *bytes;
   const double share = passes_s / limit_s;
-  const std::string what =
-      fmt::format("{:.1f} passes a second of {:.2f} GB at {:.0f} GB/s: {:.0f} % of the memory's limit "
-                  "({:.1f} tok/s at {:.2f} tokens a pass)",
-                  passes_s, *bytes / 1e9, *bandwidth, 100 * share, limit_s * per_pass, per_pass);
+  const std::string what = fmt::format(
+      "{:.1f} passes a second of {:.2f} GB at {:.0f} GB/s: {:.0f} % of the memory's limit "
+      "({:.1f} tok/s at {:.2f} tokens a pass)",
+      passes_s, *bytes / 1e9, *bandwidth, 100 * share, limit_s * per_pass, per_pass);
   // 2 % for the bandwidth's own reading.
   if (share > 1.02) {
     return fails(what, "the bytes fit a cache, the bandwidth is another, or the rate is not real");

@@ -36,15 +36,15 @@ std::vector<std::string> undeclared(const RowContext& row) {
 
 Finding check_identity(const RowContext& row) {
   if (!row.identity) {
-    return fails("no identity came with it: it is evidence, and never a record",
-                 "capture what ran (model and binary by hash, device, settings), or add it with lab "
-                 "add identity");
+    return fails(
+        "no identity came with it: it is evidence, and never a record",
+        "capture what ran (model and binary by hash, device, settings), or add it with lab "
+        "add identity");
   }
   const Object& identity = row.identity->object;
   const std::vector<std::string> mismatches = identity_mismatches(identity);
   if (!mismatches.empty()) {
-    return fails(fmt::format("what ran is not what was asked for: {}",
-                             fmt::join(mismatches, "; ")),
+    return fails(fmt::format("what ran is not what was asked for: {}", fmt::join(mismatches, "; ")),
                  "quote it under the effective values");
   }
   const std::vector<std::string> gaps = identity_gaps(identity);
@@ -161,10 +161,11 @@ Finding check_treated(const RowContext& row) {
   if (!drafter.empty()) {
     const auto drafted = row.integer("draft.drafted"), accepted = row.integer("draft.accepted");
     if (!drafted) {
-      return fails(fmt::format("drafting with {} was asked for, and no count of drafted tokens shows "
-                               "it (absent is not 100 %)",
-                               drafter),
-                   "look in the log whether the drafter was loaded");
+      return fails(
+          fmt::format("drafting with {} was asked for, and no count of drafted tokens shows "
+                      "it (absent is not 100 %)",
+                      drafter),
+          "look in the log whether the drafter was loaded");
     }
     if (*drafted == 0) {
       return fails(fmt::format("drafting with {} was asked for, and nothing was drafted", drafter),
@@ -172,10 +173,11 @@ Finding check_treated(const RowContext& row) {
     }
     // 100 tokens: a real drafter of 0.97 would miss at least one of them with 95 %.
     if (accepted && *accepted == *drafted && *drafted >= 100) {
-      return unknown(fmt::format("every one of {} drafted tokens was accepted: a drafter that copies "
-                                 "the prompt or its own text, or a made-up acceptance",
-                                 *drafted),
-                     "repeat it on text that does not repeat itself");
+      return unknown(
+          fmt::format("every one of {} drafted tokens was accepted: a drafter that copies "
+                      "the prompt or its own text, or a made-up acceptance",
+                      *drafted),
+          "repeat it on text that does not repeat itself");
     }
     if (!row.candidate || !receipt.empty()) {
       return holds(fmt::format("{} tokens were drafted with {}", *drafted, drafter));
@@ -232,8 +234,9 @@ Finding check_new(const RowContext& row) {
     }
     std::string retry = verdict->object.value("retry");
     if (retry.empty()) retry = other->object.value("retry");
-    const std::string what = fmt::format("it was rejected before under {} ({}, verdict {})", lane,
-                                         verdict->object.value("verdict"), verdict->id.substr(0, 12));
+    const std::string what =
+        fmt::format("it was rejected before under {} ({}, verdict {})", lane,
+                    verdict->object.value("verdict"), verdict->id.substr(0, 12));
     if (retry.empty()) {
       return fails(what + "; no retry condition is recorded", "see lab show of that verdict");
     }
@@ -248,8 +251,8 @@ Finding check_new(const RowContext& row) {
     }
   }
   if (!other_recipe.empty()) {
-    return unknown(fmt::format("the same change was rejected under {} with another recipe ({})", lane,
-                               other_recipe),
+    return unknown(fmt::format("the same change was rejected under {} with another recipe ({})",
+                               lane, other_recipe),
                    "say why it should do better with this one");
   }
   return holds("the ledger has no rejection of it under this lane that still stands");

@@ -17,10 +17,11 @@ struct Witnesses {
 // Names of a log's signs, lockstep.lab.log/1.
 void add_log_signs(const RowContext& row, Witnesses& out) {
   const Fact* signs = row.fact("witnesses");
-  const auto list = signs ? nlohmann::json::parse(signs->value, nullptr, false)
-                          : nlohmann::json::array();
+  const auto list =
+      signs ? nlohmann::json::parse(signs->value, nullptr, false) : nlohmann::json::array();
   if (!list.is_array()) return;
-  // The line that says how many were cached is where cached_tokens comes from: one witness, not two.
+  // The line that says how many were cached is where cached_tokens comes from: one witness, not
+  // two.
   const bool counted = row.text("cached_from") == "log" && row.integer("cached_tokens");
   for (const auto& sign : list) {
     const std::string name = sign.is_string() ? sign.get<std::string>() : "";
@@ -53,7 +54,8 @@ Witnesses witnesses_of(const RowContext& row) {
     out.say(true, "it is the first row after the server's start");
   }
   // One witness together: the caches that could have kept something are off.
-  const std::string ram = row.effective("cache_ram"), checkpoints = row.effective("ctx_checkpoints");
+  const std::string ram = row.effective("cache_ram"),
+                    checkpoints = row.effective("ctx_checkpoints");
   if (ram == "0" && checkpoints == "0") out.say(true, "prompt cache and checkpoints are off");
   const std::string type = row.effective("spec_type") + " " + row.drafter();
   const auto index = row.integer("index");
@@ -81,9 +83,10 @@ Finding check_first(const RowContext& row) {
   const auto index = row.integer("index");
   if (index && *index == 0) return holds("the first row after the server's start");
   if (row.result.cold_suite > 0) {
-    return holds(fmt::format("a row of a cold suite of {} distinct prompts: its median is the "
-                             "headline",
-                             row.result.cold_suite));
+    return holds(
+        fmt::format("a row of a cold suite of {} distinct prompts: its median is the "
+                    "headline",
+                    row.result.cold_suite));
   }
   if (index) {
     return fails(fmt::format("row {} since the server's start: warmed", *index + 1),
@@ -96,19 +99,21 @@ Finding check_first(const RowContext& row) {
 Finding check_fresh(const RowContext& row) {
   const Witnesses found = witnesses_of(row);
   if (!found.reused.empty()) {
-    return fails(fmt::format("something was reused: {}", fmt::join(found.reused, "; ")),
-                 "turn the caches off (--cache-ram 0, --ctx-checkpoints 0, cache_prompt false), use a "
-                 "fresh server, and look for a shared template prefix where a token or two are cached");
+    return fails(
+        fmt::format("something was reused: {}", fmt::join(found.reused, "; ")),
+        "turn the caches off (--cache-ram 0, --ctx-checkpoints 0, cache_prompt false), use a "
+        "fresh server, and look for a shared template prefix where a token or two are cached");
   }
   if (found.fresh.size() >= 2) {
     return holds(fmt::format("{} witnesses: {}", found.fresh.size(), fmt::join(found.fresh, "; ")));
   }
-  return unknown(found.fresh.empty()
-                     ? std::string("nothing says whether the prompt was fresh; what is missing is not "
-                                   "zero")
-                     : fmt::format("one witness alone: {}", found.fresh[0]),
-                 "record cached_tokens, the tokens that were evaluated, and the row's place since "
-                 "start");
+  return unknown(
+      found.fresh.empty()
+          ? std::string("nothing says whether the prompt was fresh; what is missing is not "
+                        "zero")
+          : fmt::format("one witness alone: {}", found.fresh[0]),
+      "record cached_tokens, the tokens that were evaluated, and the row's place since "
+      "start");
 }
 
 Finding check_canaries(const RowContext& row) {
@@ -125,9 +130,9 @@ Finding check_canaries(const RowContext& row) {
                  "find the fault before any speed is quoted");
   }
   // The rule of three: with n clean rows a rate above 3/n is excluded at 95 %.
-  const std::string bound = fmt::format(
-      "{} clean rows: faults rarer than {:.2g} % would not have been seen", *total,
-      300.0 / static_cast<double>(*total));
+  const std::string bound =
+      fmt::format("{} clean rows: faults rarer than {:.2g} % would not have been seen", *total,
+                  300.0 / static_cast<double>(*total));
   const auto drafting = row.boolean("canary.drafting");
   const bool drafts = !row.drafter().empty();
   if (drafts && drafting == false) {
@@ -216,7 +221,8 @@ Finding check_alone(const RowContext& row) {
   }
   if (row.identity) {
     for (const Fact& fact : row.identity->object.facts()) {
-      if (!fact.known() || fact.value.empty() || fact.value == "0" || fact.value == "false") continue;
+      if (!fact.known() || fact.value.empty() || fact.value == "0" || fact.value == "false")
+        continue;
       if (fact.name.find("spec_synth") != std::string::npos ||
           fact.name.find("spec-synth") != std::string::npos) {
         bad.push_back(fmt::format("{} makes acceptance up", fact.name));
@@ -234,9 +240,9 @@ Finding check_alone(const RowContext& row) {
   if (!row.integer("slots") && !row.integer("concurrency")) missing.emplace_back("slots");
   if (!row.integer("other_processes")) missing.emplace_back("other processes on the device");
   if (missing.empty()) return holds("one slot, and no other process on the device");
-  return unknown(fmt::format("nothing speaks against it; not recorded: {}",
-                             fmt::join(missing, ", ")),
-                 "record what else ran on the device");
+  return unknown(
+      fmt::format("nothing speaks against it; not recorded: {}", fmt::join(missing, ", ")),
+      "record what else ran on the device");
 }
 
 }  // namespace lockstep::lab

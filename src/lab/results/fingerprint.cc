@@ -10,8 +10,8 @@
 namespace lockstep::lab {
 namespace {
 
-// One setting under all names that engines, launchers and tables give it. Names are compared without
-// leading dashes, in lower case, '-' as '_'.
+// One setting under all names that engines, launchers and tables give it. Names are compared
+// without leading dashes, in lower case, '-' as '_'.
 struct Names {
   std::string_view key;
   std::vector<std::string_view> others;
@@ -23,11 +23,11 @@ const std::vector<Names>& known_names() {
        {"mtp_p_min", "pmin", "spec_draft_p_min", "draft_p_min", "llama_arg_draft_p_min",
         "llama_arg_spec_draft_p_min"}},
       {"p_split",
-       {"mtp_p_split", "psplit", "spec_draft_p_split", "draft_p_split",
-        "llama_arg_draft_p_split", "llama_arg_spec_draft_p_split"}},
+       {"mtp_p_split", "psplit", "spec_draft_p_split", "draft_p_split", "llama_arg_draft_p_split",
+        "llama_arg_spec_draft_p_split"}},
       {"n_max",
-       {"mtp_n_max", "nmax", "spec_draft_n_max", "draft_max", "draft_n", "draft", "llama_arg_draft_max",
-        "llama_arg_spec_draft_n_max", "num_speculative_tokens"}},
+       {"mtp_n_max", "nmax", "spec_draft_n_max", "draft_max", "draft_n", "draft",
+        "llama_arg_draft_max", "llama_arg_spec_draft_n_max", "num_speculative_tokens"}},
       {"n_min",
        {"mtp_n_min", "nmin", "spec_draft_n_min", "draft_min", "draft_n_min", "llama_arg_draft_min",
         "llama_arg_spec_draft_n_min"}},
@@ -68,12 +68,18 @@ struct Compact {
   bool fraction;  // "0136" means 0.136
 };
 constexpr Compact kCompact[] = {
-    {"pmin", "p_min", true},          {"psplit", "p_split", true},
-    {"th", "threads", false},         {"dtb", "draft_threads_batch", false},
-    {"poll", "poll", false},          {"draftpoll", "draft_poll", false},
-    {"n", "n_max", false},            {"nmin", "n_min", false},
-    {"unroll", "unroll", false},      {"b", "batch", false},
-    {"u", "ubatch", false},           {"o", "n_predict", false},
+    {"pmin", "p_min", true},
+    {"psplit", "p_split", true},
+    {"th", "threads", false},
+    {"dtb", "draft_threads_batch", false},
+    {"poll", "poll", false},
+    {"draftpoll", "draft_poll", false},
+    {"n", "n_max", false},
+    {"nmin", "n_min", false},
+    {"unroll", "unroll", false},
+    {"b", "batch", false},
+    {"u", "ubatch", false},
+    {"o", "n_predict", false},
     {"immediatecl", "immediate_commandlists", false},
 };
 

@@ -19,76 +19,161 @@ constexpr FactType T = FactType::text, I = FactType::integer, R = FactType::real
                    B = FactType::boolean, J = FactType::json, O = FactType::ref;
 
 // Every kind may say these.
-const std::vector<Field> kCommon = {{"note", T}, {"artifact", O}, {"place", T},
-                                    {"format", T}, {"lane", T}, {"name", T}};
+const std::vector<Field> kCommon = {{"note", T},   {"artifact", O}, {"place", T},
+                                    {"format", T}, {"lane", T},     {"name", T}};
 
 const std::vector<Field>& fields(Kind kind) {
-  static const std::vector<Field> artifact = {
-      {"sha256", O, true}, {"bytes", I, true}, {"file", T}};
-  static const std::vector<Field> import = {{"file", T},     {"importer", I, true},
-                                            {"objects", I, true}, {"skipped", I}, {"notes", J}};
+  static const std::vector<Field> artifact = {{"sha256", O, true}, {"bytes", I, true}, {"file", T}};
+  static const std::vector<Field> import = {
+      {"file", T}, {"importer", I, true}, {"objects", I, true}, {"skipped", I}, {"notes", J}};
   // sampling and hashes of drafts are JSON; everything else of an identity is a text or a number.
   static const std::vector<Field> identity = {
       {"requested.*", T}, {"effective.*", T}, {"receipt.*", T}};
-  static const std::vector<Field> row = {
-      {"run", O}, {"identity", O}, {"index", I}, {"test", T}, {"test_kind", T},
-      {"prompt_tokens", I}, {"cached_tokens", I}, {"generated_tokens", I},
-      {"evaluated_tokens", I}, {"requested_tokens", I}, {"tokens", I}, {"depth", I}, {"width", I},
-      {"passes", I}, {"repetitions", I}, {"events", I}, {"prompt_ms", R}, {"decode_ms", R},
-      {"ms", R}, {"ms_per_pass", R}, {"ttft_ms", R}, {"decode_tok_s", R}, {"printed_tok_s", R},
-      {"prompt_tok_s", R}, {"tok_s", R}, {"wall_tok_s", R}, {"stddev_tok_s", R},
-      {"samples_tok_s", J}, {"samples_ms", J}, {"bytes_per_pass", R}, {"bandwidth_gb_s", R},
-      {"fraction", R}, {"denominator", T}, {"printed_denominator", T}, {"draft.source", T},
-      {"draft.steps", I}, {"draft.verify_steps", I}, {"draft.drafted", I}, {"draft.accepted", I},
-      {"draft.mean_len", R}, {"draft.per_position", J}, {"draft.depths", J}, {"finish", T},
-      {"finish_reason", T}, {"token_sha256", T}, {"prompt_sha256", T}, {"synthetic", B},
-      {"warmed", B}, {"truncated", B}, {"other_slot", B}, {"witnesses", J}, {"witness.*", J}, {"cached_from", T},
-      {"contradictions", J}, {"error", T}};
-  static const std::vector<Field> run = {
-      {"candidate", O}, {"identity", O}, {"engine", T}, {"device", T}, {"batch", T}, {"stage", T},
-      {"started_at", T}, {"ended", T}, {"lanes_beside", I}, {"canary.passed", I},
-      {"canary.total", I}, {"canary.widths", J}, {"canary.drafting", B}, {"canary.max_tokens", I},
-      {"support.mean_tok_s", R}, {"support.max_tok_s", R}, {"slots", I}, {"concurrency", I},
-      {"concurrency_seen", I}, {"other_processes", I}, {"profiler", B}, {"synthetic", B},
-      {"generation", J}, {"request_rate", T}, {"requests.asked", I}, {"requests.completed", I},
-      {"requests.failed", I}, {"duration_s", R}, {"total.prompt_tokens", I},
-      {"total.generated_tokens", I}, {"total.tok_s", R}, {"median_tpot_ms", R},
-      {"median_ttft_ms", R}, {"draft.drafted", I}, {"draft.accepted", I}, {"draft.steps", I},
-      {"draft.mean_len", R}, {"draft.per_position", J}, {"treatment.receipt", T}, {"suite", T},
-      {"suite.size", I}};
-  static const std::vector<Field> block = {{"order", T, true}, {"runs", J, true},
-                                           {"candidate", O}, {"control", O}};
-  static const std::vector<Field> candidate = {
-      {"change", T}, {"recipe", T}, {"setting.*", T}, {"env.*", T}, {"binary_sha256", T},
-      {"patch.repository", T}, {"patch.base", T}, {"patch.diff", O}, {"patch.build", T},
-      {"fingerprint", T, true}, {"hypothesis", T}, {"predicted_effect", R}, {"retry", T}};
+  static const std::vector<Field> row = {{"run", O},
+                                         {"identity", O},
+                                         {"index", I},
+                                         {"test", T},
+                                         {"test_kind", T},
+                                         {"prompt_tokens", I},
+                                         {"cached_tokens", I},
+                                         {"generated_tokens", I},
+                                         {"evaluated_tokens", I},
+                                         {"requested_tokens", I},
+                                         {"tokens", I},
+                                         {"depth", I},
+                                         {"width", I},
+                                         {"passes", I},
+                                         {"repetitions", I},
+                                         {"events", I},
+                                         {"prompt_ms", R},
+                                         {"decode_ms", R},
+                                         {"ms", R},
+                                         {"ms_per_pass", R},
+                                         {"ttft_ms", R},
+                                         {"decode_tok_s", R},
+                                         {"printed_tok_s", R},
+                                         {"prompt_tok_s", R},
+                                         {"tok_s", R},
+                                         {"wall_tok_s", R},
+                                         {"stddev_tok_s", R},
+                                         {"samples_tok_s", J},
+                                         {"samples_ms", J},
+                                         {"bytes_per_pass", R},
+                                         {"bandwidth_gb_s", R},
+                                         {"fraction", R},
+                                         {"denominator", T},
+                                         {"printed_denominator", T},
+                                         {"draft.source", T},
+                                         {"draft.steps", I},
+                                         {"draft.verify_steps", I},
+                                         {"draft.drafted", I},
+                                         {"draft.accepted", I},
+                                         {"draft.mean_len", R},
+                                         {"draft.per_position", J},
+                                         {"draft.depths", J},
+                                         {"finish", T},
+                                         {"finish_reason", T},
+                                         {"token_sha256", T},
+                                         {"prompt_sha256", T},
+                                         {"synthetic", B},
+                                         {"warmed", B},
+                                         {"truncated", B},
+                                         {"other_slot", B},
+                                         {"witnesses", J},
+                                         {"witness.*", J},
+                                         {"cached_from", T},
+                                         {"contradictions", J},
+                                         {"error", T}};
+  static const std::vector<Field> run = {{"candidate", O},
+                                         {"identity", O},
+                                         {"engine", T},
+                                         {"device", T},
+                                         {"batch", T},
+                                         {"stage", T},
+                                         {"started_at", T},
+                                         {"ended", T},
+                                         {"lanes_beside", I},
+                                         {"canary.passed", I},
+                                         {"canary.total", I},
+                                         {"canary.widths", J},
+                                         {"canary.drafting", B},
+                                         {"canary.max_tokens", I},
+                                         {"support.mean_tok_s", R},
+                                         {"support.max_tok_s", R},
+                                         {"slots", I},
+                                         {"concurrency", I},
+                                         {"concurrency_seen", I},
+                                         {"other_processes", I},
+                                         {"profiler", B},
+                                         {"synthetic", B},
+                                         {"generation", J},
+                                         {"request_rate", T},
+                                         {"requests.asked", I},
+                                         {"requests.completed", I},
+                                         {"requests.failed", I},
+                                         {"duration_s", R},
+                                         {"total.prompt_tokens", I},
+                                         {"total.generated_tokens", I},
+                                         {"total.tok_s", R},
+                                         {"median_tpot_ms", R},
+                                         {"median_ttft_ms", R},
+                                         {"draft.drafted", I},
+                                         {"draft.accepted", I},
+                                         {"draft.steps", I},
+                                         {"draft.mean_len", R},
+                                         {"draft.per_position", J},
+                                         {"treatment.receipt", T},
+                                         {"suite", T},
+                                         {"suite.size", I}};
+  static const std::vector<Field> block = {
+      {"order", T, true}, {"runs", J, true}, {"candidate", O}, {"control", O}};
+  static const std::vector<Field> candidate = {{"change", T},        {"recipe", T},
+                                               {"setting.*", T},     {"env.*", T},
+                                               {"binary_sha256", T}, {"patch.repository", T},
+                                               {"patch.base", T},    {"patch.diff", O},
+                                               {"patch.build", T},   {"fingerprint", T, true},
+                                               {"hypothesis", T},    {"predicted_effect", R},
+                                               {"retry", T}};
   static const std::vector<Field> verdict = {
-      {"verdict", T, true}, {"candidate", O, true}, {"run", O}, {"block", O}, {"stage", T},
-      {"said", T}, {"reasons", J}, {"fault", T}, {"effect", R}, {"effect_low", R},
-      {"effect_high", R}, {"inert", B}, {"retry", T}};
+      {"verdict", T, true}, {"candidate", O, true}, {"run", O},   {"block", O},  {"stage", T},
+      {"said", T},          {"reasons", J},         {"fault", T}, {"effect", R}, {"effect_low", R},
+      {"effect_high", R},   {"inert", B},           {"retry", T}};
   static const std::vector<Field> record = {
-      {"row", O, true}, {"identity", O, true}, {"candidate", O, true}, {"control", O, true},
-      {"metric", T, true}, {"level", R, true}, {"unit", T, true}, {"effect", R, true},
-      {"effect_low", R}, {"effect_high", R}, {"selected", R, true}, {"confirmed", R, true},
+      {"row", O, true},      {"identity", O, true},       {"candidate", O, true},
+      {"control", O, true},  {"metric", T, true},         {"level", R, true},
+      {"unit", T, true},     {"effect", R, true},         {"effect_low", R},
+      {"effect_high", R},    {"selected", R, true},       {"confirmed", R, true},
       {"expected", R, true}, {"selection_rows", J, true}, {"confirmation_rows", J, true}};
   static const std::vector<Field> oracle = {
-      {"prompt_sha256", T, true}, {"token_sha256", T, true}, {"tokens", O}, {"generated_tokens", I},
-      {"identity", O}, {"model.sha256", T, true}, {"kernel", T, true}, {"drafting", B, true}};
+      {"prompt_sha256", T, true}, {"token_sha256", T, true}, {"tokens", O},
+      {"generated_tokens", I},    {"identity", O},           {"model.sha256", T, true},
+      {"kernel", T, true},        {"drafting", B, true}};
   static const std::vector<Field> claim = {
-      {"metric", T, true}, {"value", R, true}, {"unit", T}, {"said", T}, {"by", T}, {"where", T},
-      {"candidate", O}, {"run", O}, {"row", O}, {"started_at", T}};
+      {"metric", T, true}, {"value", R, true}, {"unit", T}, {"said", T}, {"by", T},
+      {"where", T},        {"candidate", O},   {"run", O},  {"row", O},  {"started_at", T}};
   switch (kind) {
-    case Kind::artifact: return artifact;
-    case Kind::import: return import;
-    case Kind::identity: return identity;
-    case Kind::row: return row;
-    case Kind::run: return run;
-    case Kind::block: return block;
-    case Kind::candidate: return candidate;
-    case Kind::verdict: return verdict;
-    case Kind::record: return record;
-    case Kind::oracle: return oracle;
-    case Kind::claim: return claim;
+    case Kind::artifact:
+      return artifact;
+    case Kind::import:
+      return import;
+    case Kind::identity:
+      return identity;
+    case Kind::row:
+      return row;
+    case Kind::run:
+      return run;
+    case Kind::block:
+      return block;
+    case Kind::candidate:
+      return candidate;
+    case Kind::verdict:
+      return verdict;
+    case Kind::record:
+      return record;
+    case Kind::oracle:
+      return oracle;
+    case Kind::claim:
+      return claim;
   }
   return artifact;
 }

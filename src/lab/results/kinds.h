@@ -17,10 +17,10 @@ std::string fields_of(Kind kind);
 // The type that a field of a kind has, or nothing where there is no such field.
 std::optional<FactType> field_type(Kind kind, std::string_view name);
 
-inline constexpr std::string_view kVerdicts[] = {"better", "not_better", "unknown",
-                                                 "inexact", "invalid",   "fault"};
-// Verdicts after which a candidate is not tried again under the same lane, unless its retry condition
-// holds.
+inline constexpr std::string_view kVerdicts[] = {"better",  "not_better", "unknown",
+                                                 "inexact", "invalid",    "fault"};
+// Verdicts after which a candidate is not tried again under the same lane, unless its retry
+// condition holds.
 bool rejects(std::string_view verdict);
 
 }  // namespace lockstep::lab

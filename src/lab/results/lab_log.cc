@@ -1,4 +1,5 @@
-// `lockstep lab log --json` (lockstep.lab.log/1): lives of servers and their requests, read in logs.
+// `lockstep lab log --json` (lockstep.lab.log/1): lives of servers and their requests, read in
+// logs.
 #include <map>
 #include <optional>
 
@@ -16,7 +17,8 @@ std::optional<int64_t> integer_at(const Json& from, std::string_view path) {
 // A server's life: what was asked of its drafter, and what its counters show.
 Object identity_of_life(const Reading& reading, const Json& life, std::string_view place) {
   const Origin logged = origin_in(reading, Provenance::logged, place);
-  const Origin inferred = origin_in(reading, Provenance::inferred, fmt::format("{}, counters", place));
+  const Origin inferred =
+      origin_in(reading, Provenance::inferred, fmt::format("{}, counters", place));
   Object identity(Kind::identity);
   copy_fact(identity, logged, life, "engine", "effective.engine.name", Want::text);
   copy_fact(identity, logged, life, "build", "effective.engine.build", Want::text);
@@ -138,8 +140,8 @@ void read_lab_log(Reading& reading, const Json& result) {
       row.absent(logged, "draft.drafted", "no draft line: nothing was drafted, which is not 0 %");
     }
     if (wrong.contains(index)) {
-      row.json(logged, "contradictions", wrong[index].dump(-1, ' ', false,
-                                                           Json::error_handler_t::replace));
+      row.json(logged, "contradictions",
+               wrong[index].dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     reading.objects.push_back(std::move(row));
   }

@@ -1,5 +1,6 @@
 // llama-bench: its JSON and JSONL (one object a test, with samples) and its CSV (without). What it
-// prints of its settings is what it was asked for; the build, the model and the device are what ran.
+// prints of its settings is what it was asked for; the build, the model and the device are what
+// ran.
 #include "lab/results/csv.h"
 #include "lab/results/read_context.h"
 
@@ -9,15 +10,24 @@ namespace {
 struct Mapped {
   std::string_view from, key;
 };
-constexpr Mapped kEffective[] = {{"build_commit", "engine.commit"}, {"build_number", "engine.build"},
-                                 {"backends", "backends"},          {"model_filename", "model.file"},
-                                 {"model_type", "model.type"},      {"model_size", "model.bytes"},
-                                 {"cpu_info", "cpu"},               {"gpu_info", "gpu"}};
-constexpr Mapped kRequested[] = {{"n_batch", "batch"},         {"n_ubatch", "ubatch"},
-                                 {"n_threads", "threads"},     {"poll", "poll"},
-                                 {"type_k", "kv.k_type"},      {"type_v", "kv.v_type"},
-                                 {"n_gpu_layers", "gpu_layers"}, {"flash_attn", "flash_attn"},
-                                 {"split_mode", "split_mode"}, {"use_mmap", "use_mmap"},
+constexpr Mapped kEffective[] = {{"build_commit", "engine.commit"},
+                                 {"build_number", "engine.build"},
+                                 {"backends", "backends"},
+                                 {"model_filename", "model.file"},
+                                 {"model_type", "model.type"},
+                                 {"model_size", "model.bytes"},
+                                 {"cpu_info", "cpu"},
+                                 {"gpu_info", "gpu"}};
+constexpr Mapped kRequested[] = {{"n_batch", "batch"},
+                                 {"n_ubatch", "ubatch"},
+                                 {"n_threads", "threads"},
+                                 {"poll", "poll"},
+                                 {"type_k", "kv.k_type"},
+                                 {"type_v", "kv.v_type"},
+                                 {"n_gpu_layers", "gpu_layers"},
+                                 {"flash_attn", "flash_attn"},
+                                 {"split_mode", "split_mode"},
+                                 {"use_mmap", "use_mmap"},
                                  {"n_depth", "depth"}};
 
 // A CSV's cells are text; numbers among them are read as such.
@@ -60,8 +70,9 @@ void read_llama_bench(Reading& reading, const Json& test, std::string_view place
   run.text(logged, "engine", "llama.cpp");
   run.ref(logged, "identity", identity.id());
   copy_fact(run, logged, test, "test_time", "started_at", Want::text);
-  run.text(inferred, "lane", fmt::format("{} {}", identity.value("effective.model.type"),
-                                         identity.value("effective.device")));
+  run.text(inferred, "lane",
+           fmt::format("{} {}", identity.value("effective.model.type"),
+                       identity.value("effective.device")));
   run.integer(inferred, "slots", 1);
 
   Object row(Kind::row);
@@ -74,7 +85,7 @@ void read_llama_bench(Reading& reading, const Json& test, std::string_view place
   const int64_t n_prompt = row.find("prompt_tokens")->integer().value_or(0);
   const int64_t n_gen = row.find("generated_tokens")->integer().value_or(0);
   row.text(inferred, "test",
-           n_gen == 0   ? fmt::format("pp{}", n_prompt)
+           n_gen == 0      ? fmt::format("pp{}", n_prompt)
            : n_prompt == 0 ? fmt::format("tg{}", n_gen)
                            : fmt::format("pp{}+tg{}", n_prompt, n_gen));
   const bool decode = n_gen > 0 && n_prompt == 0;
@@ -91,7 +102,8 @@ void read_llama_bench(Reading& reading, const Json& test, std::string_view place
   } else {
     row.absent(logged, "repetitions", "not in the file");
   }
-  row.boolean(inferred, "warmed", true);  // one untimed run before the repetitions, unless told not to
+  row.boolean(inferred, "warmed",
+              true);  // one untimed run before the repetitions, unless told not to
   row.text(inferred, "denominator", "n");
   reading.objects.push_back(std::move(identity));
   reading.objects.push_back(std::move(run));

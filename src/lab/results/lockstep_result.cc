@@ -8,17 +8,24 @@ struct Mapped {
   std::string_view path, key;
   Want want;
 };
-constexpr Mapped kIdentity[] = {
-    {"model_sha256", "model.sha256", Want::text}, {"model_name", "model.name", Want::text},
-    {"binary_sha256", "engine.binary_sha256", Want::text},
-    {"law", "law", Want::text},                   {"device", "device", Want::text},
-    {"isa", "isa", Want::text},                   {"threads", "threads", Want::integer},
-    {"k_type", "kv.k_type", Want::text},          {"v_type", "kv.v_type", Want::text},
-    {"draft.source", "draft.source", Want::text}, {"draft.sha256", "draft.sha256", Want::json},
-    {"depth.policy", "draft.policy", Want::text}, {"depth.n_max", "n_max", Want::integer},
-    {"depth.n_min", "n_min", Want::integer},      {"depth.p_min", "p_min", Want::real},
-    {"sampling", "sampling", Want::json},         {"context", "context", Want::integer},
-    {"chunk", "chunk", Want::integer}};
+constexpr Mapped kIdentity[] = {{"model_sha256", "model.sha256", Want::text},
+                                {"model_name", "model.name", Want::text},
+                                {"binary_sha256", "engine.binary_sha256", Want::text},
+                                {"law", "law", Want::text},
+                                {"device", "device", Want::text},
+                                {"isa", "isa", Want::text},
+                                {"threads", "threads", Want::integer},
+                                {"k_type", "kv.k_type", Want::text},
+                                {"v_type", "kv.v_type", Want::text},
+                                {"draft.source", "draft.source", Want::text},
+                                {"draft.sha256", "draft.sha256", Want::json},
+                                {"depth.policy", "draft.policy", Want::text},
+                                {"depth.n_max", "n_max", Want::integer},
+                                {"depth.n_min", "n_min", Want::integer},
+                                {"depth.p_min", "p_min", Want::real},
+                                {"sampling", "sampling", Want::json},
+                                {"context", "context", Want::integer},
+                                {"chunk", "chunk", Want::integer}};
 
 Object identity_of(const Reading& reading, const Json* identity, std::string_view place) {
   const Origin origin = origin_in(reading, Provenance::logged, place);
@@ -92,8 +99,7 @@ void read_lockstep_run(Reading& reading, const Json& result) {
   }
   copy("token_sha256", "token_sha256", Want::text);
   copy("draft.source", "draft.source", Want::text);
-  for (const std::string_view name :
-       {"draft.steps", "draft.drafted", "draft.accepted"}) {
+  for (const std::string_view name : {"draft.steps", "draft.drafted", "draft.accepted"}) {
     copy(name, name, Want::integer);
   }
   copy("draft.mean_accepted_len", "draft.mean_len", Want::real);

@@ -26,7 +26,8 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
-// Length of the well-formed UTF-8 sequence at text[i] (Unicode 15, table 3-7), 0 where there is none.
+// Length of the well-formed UTF-8 sequence at text[i] (Unicode 15, table 3-7), 0 where there is
+// none.
 size_t utf8_length(std::string_view text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<uint8_t>(text[k]); };
   const uint8_t lead = byte(i);
@@ -122,8 +123,8 @@ std::optional<bool> Fact::boolean() const {
 }
 
 std::string Fact::digest() const {
-  return text_sha256(fmt::format("{}\n{}\n{}\n{}\n{}", name, name_of(type), name_of(provenance),
-                                 source, value));
+  return text_sha256(
+      fmt::format("{}\n{}\n{}\n{}\n{}", name, name_of(type), name_of(provenance), source, value));
 }
 
 Object& Object::set(Fact fact) {
@@ -147,8 +148,8 @@ Object& Object::set(Fact fact) {
 }
 
 Object& Object::text(const Origin& origin, std::string_view name, std::string_view value) {
-  return set({std::string(name), FactType::text, std::string(value), origin.provenance,
-              origin.source});
+  return set(
+      {std::string(name), FactType::text, std::string(value), origin.provenance, origin.source});
 }
 Object& Object::integer(const Origin& origin, std::string_view name, int64_t value) {
   return set({std::string(name), FactType::integer, fmt::format("{}", value), origin.provenance,
@@ -156,24 +157,23 @@ Object& Object::integer(const Origin& origin, std::string_view name, int64_t val
 }
 Object& Object::real(const Origin& origin, std::string_view name, double value) {
   if (!std::isfinite(value)) return absent(origin, name, "not a finite number");
-  return set({std::string(name), FactType::real, shortest(value), origin.provenance,
-              origin.source});
+  return set(
+      {std::string(name), FactType::real, shortest(value), origin.provenance, origin.source});
 }
 Object& Object::boolean(const Origin& origin, std::string_view name, bool value) {
   return set({std::string(name), FactType::boolean, value ? "true" : "false", origin.provenance,
               origin.source});
 }
 Object& Object::json(const Origin& origin, std::string_view name, std::string_view dumped) {
-  return set({std::string(name), FactType::json, std::string(dumped), origin.provenance,
-              origin.source});
+  return set(
+      {std::string(name), FactType::json, std::string(dumped), origin.provenance, origin.source});
 }
 Object& Object::ref(const Origin& origin, std::string_view name, std::string_view id) {
-  return set({std::string(name), FactType::ref, std::string(id), origin.provenance,
-              origin.source});
+  return set({std::string(name), FactType::ref, std::string(id), origin.provenance, origin.source});
 }
 Object& Object::absent(const Origin& origin, std::string_view name, std::string_view why) {
-  return set({std::string(name), FactType::absent, std::string(why), origin.provenance,
-              origin.source});
+  return set(
+      {std::string(name), FactType::absent, std::string(why), origin.provenance, origin.source});
 }
 
 const Fact* Object::find(std::string_view name) const {

@@ -43,9 +43,9 @@ enum class Kind : uint8_t {
   oracle,     // tokens that a prompt gives with drafting off
   claim,      // a record that somebody else says
 };
-inline constexpr std::string_view kKinds[] = {"artifact",  "import",  "identity", "row",
-                                              "run",       "block",   "candidate", "verdict",
-                                              "record",    "oracle",  "claim"};
+inline constexpr std::string_view kKinds[] = {"artifact", "import", "identity",  "row",
+                                              "run",      "block",  "candidate", "verdict",
+                                              "record",   "oracle", "claim"};
 
 std::string_view name_of(Provenance provenance);
 std::string_view name_of(FactType type);
@@ -54,7 +54,8 @@ std::optional<Provenance> provenance_named(std::string_view name);
 std::optional<FactType> fact_type_named(std::string_view name);
 std::optional<Kind> kind_named(std::string_view name);
 
-// Where facts that are set together come from: `source` says the place, "ARTIFACT:line 12" or words.
+// Where facts that are set together come from: `source` says the place, "ARTIFACT:line 12" or
+// words.
 struct Origin {
   Provenance provenance = Provenance::reported;
   std::string source;
@@ -68,8 +69,8 @@ struct Fact {
   std::string source;
 
   bool known() const { return type != FactType::absent; }
-  std::optional<double> number() const;     // of integer and real
-  std::optional<int64_t> integer() const;   // of integer
+  std::optional<double> number() const;    // of integer and real
+  std::optional<int64_t> integer() const;  // of integer
   std::optional<bool> boolean() const;
   // SHA-256, as hex, of the lines name, type, provenance, source, value (the last without a newline
   // after it): what the ledger's chain is made of.

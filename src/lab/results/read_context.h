@@ -27,8 +27,8 @@ inline void skip(Reading& reading, std::string_view why) {
 }
 
 inline Origin origin_in(const Reading& reading, Provenance provenance, std::string_view place) {
-  return {provenance, fmt::format("artifact {}{}{}", reading.artifact, place.empty() ? "" : " ",
-                                  place)};
+  return {provenance,
+          fmt::format("artifact {}{}{}", reading.artifact, place.empty() ? "" : " ", place)};
 }
 
 // The value at a dotted path, or null: "draft.accepted".

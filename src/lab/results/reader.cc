@@ -161,8 +161,9 @@ void copy_fact(Object& object, const Origin& origin, const Json& from, std::stri
       return;
     }
   }
-  object.absent(origin, name, fmt::format("not of its type in the file: {}",
-                                          shorten(plain(*value).substr(0, 200))));
+  object.absent(
+      origin, name,
+      fmt::format("not of its type in the file: {}", shorten(plain(*value).substr(0, 200))));
 }
 
 void set_place(Object& object, const Reading& reading, std::string_view place) {
@@ -177,9 +178,8 @@ Reading read_result(std::string_view name, std::string_view bytes) {
   reading.artifact = text_sha256(bytes);
   if (bytes.empty()) refuse(name, "empty");
   if (bytes.size() > kMaxResultBytes) {
-    throw Error(ExitCode::bad_file,
-                fmt::format("{}: {} bytes; results of up to {} MiB are read", name, bytes.size(),
-                            kMaxResultBytes >> 20));
+    throw Error(ExitCode::bad_file, fmt::format("{}: {} bytes; results of up to {} MiB are read",
+                                                name, bytes.size(), kMaxResultBytes >> 20));
   }
   if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) {
     throw Error(ExitCode::bad_file, fmt::format("{}: UTF-16; save it as UTF-8", name));
@@ -212,9 +212,9 @@ Reading read_result(std::string_view name, std::string_view bytes) {
     }
   }
   if (reading.objects.empty()) {
-    refuse(name, reading.notes.empty() ? "no row of it can be used"
-                                       : fmt::format("no row of it can be used ({})",
-                                                     reading.notes.front()));
+    refuse(name, reading.notes.empty()
+                     ? "no row of it can be used"
+                     : fmt::format("no row of it can be used ({})", reading.notes.front()));
   }
   return reading;
 }
@@ -242,8 +242,8 @@ std::vector<std::string> identity_mismatches(const Object& identity) {
     const Fact* effective = identity.find("effective." + key);
     if (!effective || !effective->known()) continue;
     if (canonical_value(fact.value) != canonical_value(effective->value)) {
-      out.push_back(fmt::format("{}: requested {}, effective {}", key, fact.value,
-                                effective->value));
+      out.push_back(
+          fmt::format("{}: requested {}, effective {}", key, fact.value, effective->value));
     }
   }
   return out;

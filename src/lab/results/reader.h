@@ -22,7 +22,8 @@ struct Reading {
 inline constexpr size_t kMaxResultBytes = size_t{256} << 20;
 
 // Reads the content of a result file: the table of runs (CSV with the columns run, change,
-// fresh_tok_s and verdict), llama-bench's JSON, JSONL and CSV, `lockstep run --json`, `lockstep bench
+// fresh_tok_s and verdict), llama-bench's JSON, JSONL and CSV, `lockstep run --json`, `lockstep
+// bench
 // --json` and `-o jsonl`, `lockstep lab log --json`, and vLLM's `bench serve --save-result`. `name`
 // is for messages. Rows that cannot be read are skipped and counted; Error(bad_file) where nothing
 // can be used, with what would have been.
@@ -31,15 +32,15 @@ Reading read_result(std::string_view name, std::string_view bytes);
 // What a full identity has to say, as names under "effective.": without one of them a result is
 // evidence and never a record.
 inline constexpr std::string_view kIdentityKeys[] = {
-    "model.sha256", "engine.name", "engine.binary_sha256", "device",  "threads",
+    "model.sha256", "engine.name", "engine.binary_sha256", "device",   "threads",
     "kv.k_type",    "kv.v_type",   "draft.source",         "sampling", "context"};
 // Of these, the ones that `identity` does not know.
 std::vector<std::string> identity_gaps(const Object& identity);
 // Keys whose requested and effective values differ: "n_max: requested 7, effective 5".
 std::vector<std::string> identity_mismatches(const Object& identity);
 
-// Whether a retry condition holds for an identity: "never", "when KEY != VALUE" or "when KEY = VALUE"
-// (a key under effective.). nullopt where it is prose or the identity does not say the key.
+// Whether a retry condition holds for an identity: "never", "when KEY != VALUE" or "when KEY =
+// VALUE" (a key under effective.). nullopt where it is prose or the identity does not say the key.
 std::optional<bool> retry_holds(std::string_view condition, const Object* identity);
 
 }  // namespace lockstep::lab

@@ -14,11 +14,18 @@
 namespace lockstep::lab {
 namespace {
 
-constexpr std::string_view kColumns[] = {
-    "batch",       "run",           "gpu",
-    "change",      "canary_pass",   "canary_total",
-    "fresh_tok_s", "support_mean_tok_s", "support_max_tok_s",
-    "wall_tok_s",  "ttft_s",        "verdict"};
+constexpr std::string_view kColumns[] = {"batch",
+                                         "run",
+                                         "gpu",
+                                         "change",
+                                         "canary_pass",
+                                         "canary_total",
+                                         "fresh_tok_s",
+                                         "support_mean_tok_s",
+                                         "support_max_tok_s",
+                                         "wall_tok_s",
+                                         "ttft_s",
+                                         "verdict"};
 constexpr std::string_view kNeeded[] = {"run", "change", "fresh_tok_s", "verdict"};
 
 struct Line {
@@ -67,8 +74,8 @@ struct Name {
 };
 
 Name read_name(const std::string& run) {
-  static const std::set<std::string, std::less<>> stages = {"screen", "full", "smoke", "exec",
-                                                             "repeat", "retry", "rerun"};
+  static const std::set<std::string, std::less<>> stages = {"screen", "full",  "smoke", "exec",
+                                                            "repeat", "retry", "rerun"};
   Name name;
   bool after_gpu = false;
   for (const std::string& token : tokens_of(run)) {
@@ -105,8 +112,8 @@ void copy_number(Object& object, const Origin& origin, const Line& line, std::st
   const auto whole = read_integer(cell);
   if (want == Number::whole ? !whole : !number) {
     object.absent(origin, name, fmt::format("not a number: {}", shorten(cell)));
-    add_note(reading, fmt::format("line {}: {} is not a number: {}", line.number, column,
-                                  shorten(cell)));
+    add_note(reading,
+             fmt::format("line {}: {} is not a number: {}", line.number, column, shorten(cell)));
   } else if (want == Number::whole) {
     object.integer(origin, name, *whole);
   } else {
@@ -117,13 +124,12 @@ void copy_number(Object& object, const Origin& origin, const Line& line, std::st
 struct Judged {
   std::string_view said, verdict;
 };
-// A screen can only reject, and a table's word for a result says nothing of how many servers it rests
-// on: a win of a screen is not known to be one.
-constexpr Judged kVerdicts[] = {{"valid_loss", "not_better"}, {"promoted", "better"},
-                                {"screen_win", "unknown"},    {"control", "unknown"},
-                                {"diagnostic", "unknown"},    {"other", "unknown"},
-                                {"invalid", "invalid"},       {"inexact", "inexact"},
-                                {"fault", "fault"}};
+// A screen can only reject, and a table's word for a result says nothing of how many servers it
+// rests on: a win of a screen is not known to be one.
+constexpr Judged kVerdicts[] = {
+    {"valid_loss", "not_better"}, {"promoted", "better"},    {"screen_win", "unknown"},
+    {"control", "unknown"},       {"diagnostic", "unknown"}, {"other", "unknown"},
+    {"invalid", "invalid"},       {"inexact", "inexact"},    {"fault", "fault"}};
 
 Object candidate_of(const Reading& reading, const Line& line, const Name& name) {
   const Origin reported = origin_in(reading, Provenance::reported, "");
@@ -136,7 +142,8 @@ Object candidate_of(const Reading& reading, const Line& line, const Name& name) 
     candidate.text(reported, "change", change);
   }
   if (name.lane.empty()) {
-    candidate.absent(inferred, "lane", "the run's name has no -gpuN part before which a lane stands");
+    candidate.absent(inferred, "lane",
+                     "the run's name has no -gpuN part before which a lane stands");
   } else {
     candidate.text(inferred, "lane", name.lane);
   }
@@ -186,7 +193,8 @@ void read_line(Reading& reading, const Line& line, int lanes_beside) {
   if (lanes_beside > 0) run.integer(inferred, "lanes_beside", lanes_beside);
   copy_number(run, reported, line, "canary_pass", "canary.passed", Number::whole, reading);
   copy_number(run, reported, line, "canary_total", "canary.total", Number::whole, reading);
-  copy_number(run, reported, line, "support_mean_tok_s", "support.mean_tok_s", Number::real, reading);
+  copy_number(run, reported, line, "support_mean_tok_s", "support.mean_tok_s", Number::real,
+              reading);
   copy_number(run, reported, line, "support_max_tok_s", "support.max_tok_s", Number::real, reading);
   run.absent(reported, "identity", "the table has none");
   const std::string run_id = run.id();
@@ -255,7 +263,8 @@ void read_runs_csv(Reading& reading, std::string_view bytes) {
   }
   for (const std::string& column : header) {
     if (std::find(std::begin(kColumns), std::end(kColumns), column) == std::end(kColumns)) {
-      add_note(reading, fmt::format("the column {} is kept in the artifact alone", shorten(column)));
+      add_note(reading,
+               fmt::format("the column {} is kept in the artifact alone", shorten(column)));
     }
   }
   std::vector<Line> lines;

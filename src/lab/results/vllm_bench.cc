@@ -1,5 +1,5 @@
-// vLLM's `bench serve --save-result`: one object of totals; with --save-detailed also lists with one
-// element a request (input_lens, output_lens, ttfts and itls in seconds).
+// vLLM's `bench serve --save-result`: one object of totals; with --save-detailed also lists with
+// one element a request (input_lens, output_lens, ttfts and itls in seconds).
 #include <algorithm>
 #include <cmath>
 
@@ -108,9 +108,9 @@ void read_vllm_bench(Reading& reading, const Json& result) {
       row.absent(here, "ttft_ms", "not in the file");
     }
     const Json* gaps = element(itls);
-    const bool numbers = gaps && gaps->is_array() &&
-                         std::all_of(gaps->begin(), gaps->end(),
-                                     [](const Json& g) { return g.is_number(); });
+    const bool numbers =
+        gaps && gaps->is_array() &&
+        std::all_of(gaps->begin(), gaps->end(), [](const Json& g) { return g.is_number(); });
     if (numbers) {
       double seconds = 0;
       for (const Json& gap : *gaps) seconds += gap.get<double>();

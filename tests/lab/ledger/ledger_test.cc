@@ -51,7 +51,8 @@ TEST_F(LedgerTest, TheChainByHand) {
   EXPECT_EQ(b->prev, a->hash);
   const std::string digest = text_sha256("decode_tok_s\nreal\nlogged\ntest\n100");
   EXPECT_EQ(a->id, text_sha256("row\n\n" + digest + "\n"));
-  EXPECT_EQ(a->hash, text_sha256(std::string(kFirstPrev) + "\n1\n" + a->id + "\n" + a->created_at + "\n"));
+  EXPECT_EQ(a->hash,
+            text_sha256(std::string(kFirstPrev) + "\n1\n" + a->id + "\n" + a->created_at + "\n"));
   EXPECT_EQ(ledger.head(), (Head{2, b->hash}));
   EXPECT_EQ(verify_ledger(ledger).fault_count, 0);
 }

@@ -91,12 +91,12 @@ Finding judge(const Result& result, size_t rule, LintOptions options = {}) {
   return rows.at(0).findings.at(rule - 1);
 }
 
-#define EXPECT_OUTCOME(result, rule, expected, says)                            \
-  do {                                                                          \
-    const Finding finding = judge(result, rule);                                \
+#define EXPECT_OUTCOME(result, rule, expected, says)                                     \
+  do {                                                                                   \
+    const Finding finding = judge(result, rule);                                         \
     EXPECT_EQ(name_of(finding.outcome), name_of(Outcome::expected)) << finding.sentence; \
     EXPECT_NE(finding.sentence.find(says), std::string::npos) << finding.sentence;       \
-    EXPECT_EQ(finding.advice.empty(), finding.outcome == Outcome::holds);       \
+    EXPECT_EQ(finding.advice.empty(), finding.outcome == Outcome::holds);                \
   } while (false)
 
 Object suite_row(int i, int64_t cached) {
@@ -135,16 +135,18 @@ TEST(V2Fresh, HoldsWithTwoWitnesses) {
       2, holds, "588 of 588");
 }
 TEST(V2Fresh, FailsOnAnyContradiction) {
-  EXPECT_OUTCOME(Result().count("cached_tokens", 1).count("index", 0), 2, fails, "cached_tokens = 1");
+  EXPECT_OUTCOME(Result().count("cached_tokens", 1).count("index", 0), 2, fails,
+                 "cached_tokens = 1");
   // A false zero: the count says nothing was reused, the evaluated tokens say otherwise.
   EXPECT_OUTCOME(
-      Result().count("cached_tokens", 0).count("prompt_tokens", 588).count("evaluated_tokens", 12), 2,
-      fails, "12 of 588");
-  EXPECT_OUTCOME(Result().count("cached_tokens", 0).count("index", 0).json("witnesses",
-                                                                         R"(["similarity"])"),
-                 2, fails, "begins alike");
-  EXPECT_OUTCOME(Result().count("cached_tokens", 0).count("index", 3).text("draft.source", "ngram-mod"),
-                 2, fails, "n-gram");
+      Result().count("cached_tokens", 0).count("prompt_tokens", 588).count("evaluated_tokens", 12),
+      2, fails, "12 of 588");
+  EXPECT_OUTCOME(
+      Result().count("cached_tokens", 0).count("index", 0).json("witnesses", R"(["similarity"])"),
+      2, fails, "begins alike");
+  EXPECT_OUTCOME(
+      Result().count("cached_tokens", 0).count("index", 3).text("draft.source", "ngram-mod"), 2,
+      fails, "n-gram");
 }
 TEST(V2Fresh, UnknownWithOneOrNone) {
   EXPECT_OUTCOME(Result(), 2, unknown, "missing is not zero");
@@ -171,8 +173,9 @@ TEST(V2Fresh, UnknownWithOneOrNone) {
 
 TEST(V3Canaries, Holds) {
   Result result;
-  result.run_count("canary.passed", 1536).run_count("canary.total", 1536).run_count(
-      "canary.max_tokens", 512);
+  result.run_count("canary.passed", 1536)
+      .run_count("canary.total", 1536)
+      .run_count("canary.max_tokens", 512);
   result.count("generated_tokens", 512);
   EXPECT_OUTCOME(result, 3, holds, "0.2 %");  // 3 / 1536
 }
@@ -180,7 +183,9 @@ TEST(V3Canaries, Fails) {
   EXPECT_OUTCOME(Result().run_count("canary.passed", 127).run_count("canary.total", 128), 3, fails,
                  "1 of 128");
   Result shorter;
-  shorter.run_count("canary.passed", 9).run_count("canary.total", 9).run_count("canary.max_tokens", 16);
+  shorter.run_count("canary.passed", 9)
+      .run_count("canary.total", 9)
+      .run_count("canary.max_tokens", 16);
   shorter.count("generated_tokens", 512);
   EXPECT_OUTCOME(shorter, 3, fails, "16 tokens");
   Result plain;
@@ -191,13 +196,14 @@ TEST(V3Canaries, Fails) {
 }
 TEST(V3Canaries, Unknown) {
   EXPECT_OUTCOME(Result(), 3, unknown, "no canaries");
-  EXPECT_OUTCOME(Result().run_count("canary.passed", 128).run_count("canary.total", 128), 3, unknown,
-                 "not recorded");
+  EXPECT_OUTCOME(Result().run_count("canary.passed", 128).run_count("canary.total", 128), 3,
+                 unknown, "not recorded");
 }
 
 TEST(V4Identity, Holds) {
   EXPECT_OUTCOME(Result(), 4, holds, "complete");
-  EXPECT_OUTCOME(Result().requested("threads", "8").effective("threads", "8"), 4, holds, "complete");
+  EXPECT_OUTCOME(Result().requested("threads", "8").effective("threads", "8"), 4, holds,
+                 "complete");
 }
 TEST(V4Identity, Fails) {
   EXPECT_OUTCOME(Result().requested("n_max", "7").effective("n_max", "5"), 4, fails,
@@ -225,10 +231,12 @@ TEST(V4Identity, AgainstAControl) {
   EXPECT_EQ(other.outcome, Outcome::fails);
   EXPECT_NE(other.sentence.find("gpu0 there, gpu1 here"), std::string::npos) << other.sentence;
   // Declared as what is changed, it may differ.
-  EXPECT_EQ(judge(Result().effective("threads", "16").effective("device", "gpu0").setting("threads", "16"),
-                  4, options)
-                .outcome,
-            Outcome::holds);
+  EXPECT_EQ(
+      judge(
+          Result().effective("threads", "16").effective("device", "gpu0").setting("threads", "16"),
+          4, options)
+          .outcome,
+      Outcome::holds);
 }
 
 Result exact_row(std::string_view tokens) {
@@ -311,8 +319,10 @@ TEST(V6Closed, Fails) {
       fails, "is not 10");
   EXPECT_OUTCOME(Result().real("decode_tok_s", 100).real("wall_tok_s", 130), 6, fails, "is above");
   EXPECT_OUTCOME(Result().real("decode_ms", -5), 6, fails, "decode_ms = -5");
-  EXPECT_OUTCOME(Result().json("samples_tok_s", "[10,20]").real("tok_s", 12), 6, fails, "samples is");
-  EXPECT_OUTCOME(Result().json("contradictions", R"(["the log says so"])"), 6, fails, "the log says so");
+  EXPECT_OUTCOME(Result().json("samples_tok_s", "[10,20]").real("tok_s", 12), 6, fails,
+                 "samples is");
+  EXPECT_OUTCOME(Result().json("contradictions", R"(["the log says so"])"), 6, fails,
+                 "the log says so");
 }
 TEST(V6Closed, Unknown) {
   EXPECT_OUTCOME(Result().count("draft.accepted", 445), 6, unknown, "no two of its counts");
@@ -356,8 +366,10 @@ TEST(V7Metric, Unknown) {
 }
 
 TEST(V8Whole, Holds) {
-  EXPECT_OUTCOME(Result().count("requested_tokens", 512).count("generated_tokens", 512), 8, holds, "512");
-  EXPECT_OUTCOME(Result().count("generated_tokens", 24).text("finish_reason", "length"), 8, holds, "24");
+  EXPECT_OUTCOME(Result().count("requested_tokens", 512).count("generated_tokens", 512), 8, holds,
+                 "512");
+  EXPECT_OUTCOME(Result().count("generated_tokens", 24).text("finish_reason", "length"), 8, holds,
+                 "24");
 }
 TEST(V8Whole, Fails) {
   EXPECT_OUTCOME(Result().count("requested_tokens", 512).count("generated_tokens", 146), 8, fails,
@@ -366,15 +378,16 @@ TEST(V8Whole, Fails) {
                  "cancelled");
   EXPECT_OUTCOME(Result().flag("truncated", true), 8, fails, "context was full");
   EXPECT_OUTCOME(Result().run_count("suite.size", 12), 8, fails, "1 rows of a suite of 12");
-  EXPECT_OUTCOME(Result().run_count("requests.asked", 10).run_count("requests.completed", 9), 8, fails,
-                 "9 of 10");
+  EXPECT_OUTCOME(Result().run_count("requests.asked", 10).run_count("requests.completed", 9), 8,
+                 fails, "9 of 10");
 }
 TEST(V8Whole, Unknown) {
   EXPECT_OUTCOME(Result().count("generated_tokens", 146), 8, unknown, "how many were asked for");
 }
 
 TEST(V9Alone, Holds) {
-  EXPECT_OUTCOME(Result().run_count("slots", 1).run_count("other_processes", 0), 9, holds, "one slot");
+  EXPECT_OUTCOME(Result().run_count("slots", 1).run_count("other_processes", 0), 9, holds,
+                 "one slot");
 }
 TEST(V9Alone, Fails) {
   EXPECT_OUTCOME(Result().run_count("slots", 4), 9, fails, "4 slots");
@@ -416,9 +429,11 @@ TEST(V10Treated, Fails) {
 }
 TEST(V10Treated, Unknown) {
   EXPECT_OUTCOME(Result().setting("p_min", "0.136"), 10, unknown, "nothing shows that p_min=0.136");
-  EXPECT_OUTCOME(
-      Result().text("draft.source", "ngram-mod").count("draft.drafted", 3493).count("draft.accepted", 3493),
-      10, unknown, "every one of 3493");
+  EXPECT_OUTCOME(Result()
+                     .text("draft.source", "ngram-mod")
+                     .count("draft.drafted", 3493)
+                     .count("draft.accepted", 3493),
+                 10, unknown, "every one of 3493");
 }
 
 TEST(V11Possible, Holds) {
@@ -448,7 +463,8 @@ TEST(V11Possible, Unknown) {
 class V12New : public testing::Test {
  protected:
   // A ledger in which p_min = 0.136 was judged under a lane.
-  Catalog ledger(std::string_view verdict_name, std::string_view retry, std::string_view lane = "gemma4-q8") {
+  Catalog ledger(std::string_view verdict_name, std::string_view retry,
+                 std::string_view lane = "gemma4-q8") {
     Catalog out = tried_.catalog();
     Object verdict(Kind::verdict);
     verdict.text(kLogged, "verdict", verdict_name).text(kLogged, "lane", lane);
@@ -484,7 +500,8 @@ TEST_F(V12New, Fails) {
 }
 TEST_F(V12New, Unknown) {
   EXPECT_EQ(ask(ledger("not_better", "when someone has a faster card")).outcome, Outcome::unknown);
-  EXPECT_EQ(ask(ledger("not_better", "when law != ls1")).outcome, Outcome::unknown);  // law not known
+  EXPECT_EQ(ask(ledger("not_better", "when law != ls1")).outcome,
+            Outcome::unknown);  // law not known
   EXPECT_OUTCOME(Result().setting("p_min", "0.136"), 12, unknown, "no ledger");
 }
 

@@ -52,7 +52,8 @@ TEST(Fingerprint, OneSettingInEverySpelling) {
   EXPECT_EQ(fingerprint(settings_of_text("THREADS=16, MTP_P_MIN=0.136")),
             fingerprint(settings_of_text("p_min=0.1360 --threads 16")));
   // The controls: another value, and one setting more, are something else.
-  EXPECT_NE(fingerprint(settings_of_text("p_min=0.1361")), fingerprint(settings_of_text("p_min=0.136")));
+  EXPECT_NE(fingerprint(settings_of_text("p_min=0.1361")),
+            fingerprint(settings_of_text("p_min=0.136")));
   EXPECT_NE(fingerprint(settings_of_text("p_min=0.136")),
             fingerprint(settings_of_text("p_min=0.136, THREADS=16")));
 }
@@ -73,14 +74,17 @@ TEST(Fingerprint, ThePhrasesOfTables) {
       {"control repeat", ""},
       {"0.139", ""},
   };
-  for (const auto& [text, settings] : cases) EXPECT_EQ(joined(settings_of_text(text)), settings) << text;
-  EXPECT_EQ(joined(settings_of_run_name("g-gpu0-b768u768-n8unroll8-th16-dtb36-psplit005-draftq4km-20260624T18Z")),
+  for (const auto& [text, settings] : cases)
+    EXPECT_EQ(joined(settings_of_text(text)), settings) << text;
+  EXPECT_EQ(joined(settings_of_run_name(
+                "g-gpu0-b768u768-n8unroll8-th16-dtb36-psplit005-draftq4km-20260624T18Z")),
             "batch=768 draft_quant=q4_k_m draft_threads_batch=36 n_max=8 p_split=0.05 threads=16 "
             "ubatch=768 unroll=8");
 }
 
 TEST(Fingerprint, IsIdempotent) {
-  for (const Setting& s : settings_of_text("MTP_P_MIN=0.10, -fa on, POLL=75, UR_L0_USE_COPY_ENGINE=0")) {
+  for (const Setting& s :
+       settings_of_text("MTP_P_MIN=0.10, -fa on, POLL=75, UR_L0_USE_COPY_ENGINE=0")) {
     EXPECT_EQ(canonical_key(s.key), s.key);
     EXPECT_EQ(canonical_value(s.value), s.value);
   }
@@ -110,7 +114,8 @@ TEST(RunsCsv, TheGemmaTable) {
   EXPECT_EQ(catalog.of(Kind::verdict).size(), 221u);
   EXPECT_EQ(catalog.of(Kind::claim).size(), 3u);
   std::map<std::string, int> verdicts;
-  for (const auto* verdict : catalog.of(Kind::verdict)) ++verdicts[verdict->object.value("verdict")];
+  for (const auto* verdict : catalog.of(Kind::verdict))
+    ++verdicts[verdict->object.value("verdict")];
   EXPECT_EQ(verdicts["not_better"], 191);
   EXPECT_EQ(verdicts["better"], 3);
   EXPECT_EQ(verdicts["invalid"], 2);
@@ -138,9 +143,10 @@ TEST(RunsCsv, TheGemmaTable) {
 
 TEST(RunsCsv, OtherColumnsAndBadLines) {
   EXPECT_NE(refusal("a,b,c\n1,2,3\n").find("without the column run"), std::string::npos);
-  const Reading reading = read_result(
-      "x", "verdict,run,change,fresh_tok_s,mood\nvalid_loss,a,X=1,fast,good\ncut,short\n"
-           "promoted,,X=2,3,ok\nsurely,b-gpu0-c,X=2,-3,ok\npromoted,c,X=3,,ok\n");
+  const Reading reading =
+      read_result("x",
+                  "verdict,run,change,fresh_tok_s,mood\nvalid_loss,a,X=1,fast,good\ncut,short\n"
+                  "promoted,,X=2,3,ok\nsurely,b-gpu0-c,X=2,-3,ok\npromoted,c,X=3,,ok\n");
   EXPECT_EQ(reading.skipped, 2u);  // a line of two cells, a line without a name
   const Catalog catalog(reading);
   ASSERT_EQ(catalog.of(Kind::row).size(), 3u);
@@ -160,13 +166,15 @@ constexpr std::string_view kLlamaBench =
 
 TEST(LlamaBench, JsonJsonlAndCsvSayTheSame) {
   const std::string_view json = kLlamaBench;
-  const std::string lines =
-      std::string(json.substr(1, json.size() - 2)) + "\n{\"broken\n" +
-      std::string(json.substr(1, json.size() - 2)) + "\n";
+  const std::string lines = std::string(json.substr(1, json.size() - 2)) + "\n{\"broken\n" +
+                            std::string(json.substr(1, json.size() - 2)) + "\n";
   const std::string csv =
-      "build_commit,build_number,cpu_info,gpu_info,backends,model_filename,model_type,model_size,n_prompt,n_gen,"
-      "n_depth,test_time,avg_ns,avg_ts,stddev_ts\n\"8cf427ff\",\"5163\",\"Ryzen\",\"RTX 4080\",\"CUDA\",\"m.gguf\","
-      "\"qwen2 7B Q4_K - Medium\",\"4677120000\",\"0\",\"128\",\"0\",\"2025-04-24T11:58:51Z\",\"1076767880\","
+      "build_commit,build_number,cpu_info,gpu_info,backends,model_filename,model_type,model_size,n_"
+      "prompt,n_gen,"
+      "n_depth,test_time,avg_ns,avg_ts,stddev_ts\n\"8cf427ff\",\"5163\",\"Ryzen\",\"RTX "
+      "4080\",\"CUDA\",\"m.gguf\","
+      "\"qwen2 7B Q4_K - "
+      "Medium\",\"4677120000\",\"0\",\"128\",\"0\",\"2025-04-24T11:58:51Z\",\"1076767880\","
       "\"118.881588\",\"1.0\"\n";
   for (const std::string& text : {std::string(json), lines, csv}) {
     const Reading reading = read_result("x", text);
@@ -190,7 +198,8 @@ TEST(LlamaBench, JsonJsonlAndCsvSayTheSame) {
 
 TEST(VllmBench, TotalsAndRequests) {
   const Reading reading = read_result(
-      "x", R"({"date":"20260101-000000","backend":"vllm","label":null,"model_id":"m","tokenizer_id":"m",
+      "x",
+      R"({"date":"20260101-000000","backend":"vllm","label":null,"model_id":"m","tokenizer_id":"m",
       "num_prompts":2,"request_rate":"inf","max_concurrency":1,"duration":10.0,"completed":2,"failed":0,
       "total_input_tokens":20,"total_output_tokens":200,"request_throughput":0.2,"output_throughput":20.0,
       "median_ttft_ms":5.0,"median_tpot_ms":10.0,"input_lens":[10,10],"output_lens":[101,99],
@@ -207,7 +216,8 @@ TEST(VllmBench, TotalsAndRequests) {
 
 TEST(LabLog, LivesAndRequests) {
   const Reading reading = read_result(
-      "x", R"({"schema":"lockstep.lab.log/1","servers":[{"engine":"llama-server","started_here":true,"n_slots":1,
+      "x",
+      R"({"schema":"lockstep.lab.log/1","servers":[{"engine":"llama-server","started_here":true,"n_slots":1,
       "speculation":[{"type":"draft-mtp","n_max":7}],"draft_length":{"effective":5}},{"engine":"llama-server","started_here":false}],
       "requests":[{"server":0,"ordinal":1,"prompt_tokens":588,"cached_tokens":0,"evaluated_tokens":588,
       "generated_tokens":512,"decode_ms":5041.1,"decode_tok_s":101.37,"witnesses":["lru"],
