@@ -8,9 +8,6 @@ constexpr FlagKind kUsed = FlagKind::used;
 // One flag a line keeps the table readable as a table.
 // clang-format off
 constexpr Flag kFlags[] = {
-    {"--json", "", "", kUsed, "lab-log",
-     "print one JSON object (docs/json.md) instead of text"},
-
     // lab noise, lab power, lab ab.
     {"--json", "", "", kUsed, "lab-noise lab-power lab-ab",
      "print one JSON object (docs/lab-statistics.md) instead of text"},
@@ -51,6 +48,40 @@ constexpr Flag kFlags[] = {
     {"--kv-types", "LIST", "", kUsed, "lab-roof", "KV types (default: f16,q8_0,q4_0)"},
     {"--unique", "N", "", kUsed, "lab-roof",
      "measured number of different experts a layer that a pass meets (default: random routing)"},
+    // The ledger and lint.
+    {"--ledger", "PATH|URL", "LOCKSTEP_LEDGER", kUsed,
+     "lab-init lab-import lab-add lab-show lab-diff lab-tried lab-records lab-rejected lab-verify lab-lint lab-report",
+     "the ledger: a file, or postgresql://… (default: .lockstep/ledger.db)"},
+    {"--json", "", "", kUsed,
+     "lab-init lab-import lab-add lab-show lab-diff lab-tried lab-records lab-rejected lab-verify lab-lint",
+     "print one JSON object (docs/lab-ledger.md) instead of text"},
+    {"--file", "FILE", "", kUsed, "lab-add", "read fields from a JSON object, too"},
+    {"--artifact", "FILE", "", kUsed, "lab-add", "keep this file, the log that says it, with the object"},
+    {"--provenance", "WHERE", "", kUsed, "lab-add",
+     "where it comes from: logged (with --artifact), reported (default), inferred"},
+    {"--source", "TEXT", "", kUsed, "lab-add", "who says it and where"},
+    {"--supersedes", "ID", "", kUsed, "lab-add", "the object that this one takes the place of"},
+    {"--raw", "", "", kUsed, "lab-show", "write an artifact's bytes"},
+    {"--all", "", "", kUsed, "lab-diff", "list what is the same, too"},
+    {"--head", "ENTRY:HASH", "", kUsed, "lab-verify",
+     "a head that an earlier verify printed: has to be in the chain still"},
+    {"--bandwidth", "GB/S", "", kUsed, "lab-lint",
+     "memory bandwidth in 1e9 bytes a second, for V11 (default: the result's own)"},
+    {"--bytes", "N", "", kUsed, "lab-lint",
+     "bytes that a pass of one row has to read, for V11 (default: the result's own)"},
+    {"--oracle", "FILE", "", kUsed, "lab-lint",
+     "a result of the same prompt with drafting off, for V5"},
+    {"--control", "FILE|ID", "", kUsed, "lab-lint",
+     "the run it is compared with: V4 names what differs"},
+    {"--lane", "NAME", "", kUsed, "lab-lint", "the lane for V12 (default: the result's own)"},
+    // The report.
+    {"--html", "FILE", "", kUsed, "lab-report", "write the page"},
+    {"--md", "FILE", "", kUsed, "lab-report", "write it as Markdown; without --html, --md and --json it is printed"},
+    {"--json", "", "", kUsed, "lab-report", "print one JSON object (docs/lab-report.md)"},
+    {"--title", "TEXT", "", kUsed, "lab-report", "the page's title"},
+    {"--reported", "R,R...", "", kUsed, "lab-report",
+     "a ladder of claimed records in tok/s, held against the noise of a table of runs"},
+    {"--alpha", "P", "", kUsed, "lab-report", "two-sided error (default: 0.05)"},
 };
 // clang-format on
 

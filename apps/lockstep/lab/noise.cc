@@ -10,6 +10,7 @@
 #include "cli.h"
 #include "lab/format.h"
 #include "lab/lab.h"
+#include "lab/rates.h"
 #include "lab/runs/csv.h"
 #include "lab/runs/runs.h"
 #include "lab/stats/effect.h"
@@ -23,29 +24,12 @@ namespace noise = lab::noise;
 namespace runs = lab::runs;
 namespace stats = lab::stats;
 
-constexpr size_t kMostReported = 100;
-
 struct NoiseOptions {
   std::vector<std::string> files;
   std::optional<double> alpha, power;
   std::optional<std::string> reported;
   bool json = false;
 };
-
-std::vector<double> reported_values(const std::string& text) {
-  std::vector<double> out;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::optional<double> value =
-        parse_number(std::string_view(text).substr(begin, end - begin));
-    if (!value || !(*value > 0) || !std::isfinite(*value) || out.size() == kMostReported) {
-      bad_use(fmt::format("--reported {}: not a list of rates, as in 101.4,102.0", shorten(text)));
-    }
-    out.push_back(*value);
-    begin = end + 1;
-  }
-  return out;
-}
 
 std::string_view outlier_name(stats::Outlier outlier) {
   return outlier == stats::Outlier::severe ? "severe"
@@ -445,6 +429,22 @@ ExitCode run_noise(const NoiseOptions& options) {
 }
 
 }  // namespace
+
+std::vector<double> reported_values(const std::string& text) {
+  constexpr size_t kMostReported = 100;
+  std::vector<double> out;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::optional<double> value =
+        parse_number(std::string_view(text).substr(begin, end - begin));
+    if (!value || !(*value > 0) || !std::isfinite(*value) || out.size() == kMostReported) {
+      bad_use(fmt::format("--reported {}: not a list of rates, as in 101.4,102.0", shorten(text)));
+    }
+    out.push_back(*value);
+    begin = end + 1;
+  }
+  return out;
+}
 
 Runner set_up_lab_noise(Flags& flags) {
   const auto options = std::make_shared<NoiseOptions>();

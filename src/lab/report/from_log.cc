@@ -44,9 +44,10 @@ std::vector<double> shares_of(const Log& log) {
   for (const json& share : list) {
     if (!share.is_number() || !(share.get<double>() >= 0 && share.get<double>() <= 1) ||
         out.size() == kMostPositions) {
-      throw Error(ExitCode::bad_file,
-                  fmt::format("{}: totals.draft.per_position: not a list of at most {} shares from 0 to 1",
-                              shorten(log.name), kMostPositions));
+      throw Error(
+          ExitCode::bad_file,
+          fmt::format("{}: totals.draft.per_position: not a list of at most {} shares from 0 to 1",
+                      shorten(log.name), kMostPositions));
     }
     out.push_back(share.get<double>());
   }
@@ -55,18 +56,17 @@ std::vector<double> shares_of(const Log& log) {
 
 Table totals_table(const std::vector<Log>& logs) {
   Table table;
-  table.columns = {{"log", false},          {"generation", false},      {"requests", true},
-                   {"warm", true},          {"tok/s over n-1", true},   {"acceptance", true},
-                   {"tokens a step", true}, {"ms a step", true},        {"contradictions", true}};
+  table.columns = {{"log", false},          {"generation", false},    {"requests", true},
+                   {"warm", true},          {"tok/s over n-1", true}, {"acceptance", true},
+                   {"tokens a step", true}, {"ms a step", true},      {"contradictions", true}};
   for (const Log& log : logs) {
     const json& totals = at(log.result, {"totals"});
-    table.rows.push_back({log.name, text(at(log.result, {"generation", "text"})),
-                          number(at(totals, {"requests"}), 0), number(at(totals, {"warm"}), 0),
-                          number(at(totals, {"decode_tok_s"}), 2),
-                          number(at(totals, {"draft", "acceptance"}), 4),
-                          number(at(totals, {"tokens_per_step"}), 3),
-                          number(at(totals, {"ms_per_step"}), 3),
-                          number(at(log.result, {"contradictions_total"}), 0)});
+    table.rows.push_back(
+        {log.name, text(at(log.result, {"generation", "text"})),
+         number(at(totals, {"requests"}), 0), number(at(totals, {"warm"}), 0),
+         number(at(totals, {"decode_tok_s"}), 2), number(at(totals, {"draft", "acceptance"}), 4),
+         number(at(totals, {"tokens_per_step"}), 3), number(at(totals, {"ms_per_step"}), 3),
+         number(at(log.result, {"contradictions_total"}), 0)});
   }
   return table;
 }
@@ -84,8 +84,8 @@ Table contradictions_table(const std::vector<Log>& logs) {
         ++table.left_out;
         continue;
       }
-      table.rows.push_back({log.name, number(at(one, {"line"}), 0), text(at(one, {"id"})),
-                            text(at(one, {"text"}))});
+      table.rows.push_back(
+          {log.name, number(at(one, {"line"}), 0), text(at(one, {"id"})), text(at(one, {"text"}))});
     }
   }
   return table;
@@ -103,16 +103,17 @@ void add_logs(Page& page, const std::vector<Log>& logs) {
     PositionPlot::Trace trace{log.name, shares_of(log)};
     const json& totals = at(log.result, {"totals"});
     page.findings.push_back(fmt::format(
-        "{}: {} requests, {} tok/s over n-1, {} tokens a step, {} ms a step, {} contradictions", log.name,
-        number(at(totals, {"requests"}), 0), number(at(totals, {"decode_tok_s"}), 2),
+        "{}: {} requests, {} tok/s over n-1, {} tokens a step, {} ms a step, {} contradictions",
+        log.name, number(at(totals, {"requests"}), 0), number(at(totals, {"decode_tok_s"}), 2),
         number(at(totals, {"tokens_per_step"}), 3), number(at(totals, {"ms_per_step"}), 3),
         number(at(log.result, {"contradictions_total"}), 0)));
     if (trace.shares.empty()) {
       section.notes.push_back(
           at(totals, {"draft"}).is_null()
               ? fmt::format("{}: nothing was drafted.", log.name)
-              : fmt::format("{}: the log says how many tokens were accepted, and not at which place.",
-                            log.name));
+              : fmt::format(
+                    "{}: the log says how many tokens were accepted, and not at which place.",
+                    log.name));
       continue;
     }
     for (size_t i = 0; i < trace.shares.size(); ++i) {
@@ -124,7 +125,8 @@ void add_logs(Page& page, const std::vector<Log>& logs) {
   if (!plot.traces.empty()) {
     section.plot = std::move(plot);
     section.plot_caption =
-        "How often the token at that place of a draft was accepted, of all verify steps. Their sum is the "
+        "How often the token at that place of a draft was accepted, of all verify steps. Their sum "
+        "is the "
         "accepted tokens a step.";
     section.tables.push_back(std::move(table));
   }

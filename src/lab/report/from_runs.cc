@@ -49,9 +49,8 @@ std::vector<Arm> arms_of(const std::vector<runs::Runs>& files) {
       arm.label = fmt::format("{} ({})", arm.label, arm.runs.source);
     }
   }
-  const auto control = std::find_if(out.begin(), out.end(), [](const Arm& arm) {
-    return called_control(arm.runs.rows[0].arm);
-  });
+  const auto control = std::find_if(
+      out.begin(), out.end(), [](const Arm& arm) { return called_control(arm.runs.rows[0].arm); });
   if (control != out.end()) std::rotate(out.begin(), control, control + 1);
   return out;
 }
@@ -88,14 +87,15 @@ Section effects_section(Page& page, const std::vector<Arm>& arms, const Options&
   section.heading = "Effects against the control";
   section.paragraphs = {fmt::format(
       "Each arm against \"{}\", block by block: the log ratio of rates is one number a block, and "
-      "inference is over blocks. Estimate: Hodges-Lehmann; interval: exact signed rank, with the level "
+      "inference is over blocks. Estimate: Hodges-Lehmann; interval: exact signed rank, with the "
+      "level "
       "it attains. Where token hashes differ there is no effect to speak of.",
       arms[0].label)};
   Table table;
-  table.columns = {{"", true},          {"arm", false},       {"verdict", false},
-                   {"rate", true},      {"interval", true},   {"level", true},
-                   {"blocks", true},    {"tokens a step", true}, {"ms a step", true},
-                   {"provable", true},  {"why", false}};
+  table.columns = {{"", true},         {"arm", false},          {"verdict", false},
+                   {"rate", true},     {"interval", true},      {"level", true},
+                   {"blocks", true},   {"tokens a step", true}, {"ms a step", true},
+                   {"provable", true}, {"why", false}};
   EffectPlot plot;
   ab::Options judged_by;
   judged_by.alpha = options.alpha;
@@ -103,12 +103,15 @@ Section effects_section(Page& page, const std::vector<Arm>& arms, const Options&
   for (size_t i = 1; i < arms.size(); ++i) {
     const ab::Result result = ab::judge(arms[0].runs, arms[i].runs, judged_by);
     const std::string verdict(ab::verdict_name(result.verdict));
-    std::vector<std::string> row = {"-", arms[i].label, verdict, "-", "-", "-", "-", "-", "-", "-",
-                                    reasons_text(result)};
+    std::vector<std::string> row = {"-", arms[i].label,       verdict, "-", "-", "-", "-", "-", "-",
+                                    "-", reasons_text(result)};
     if (result.has_effect) {
-      Effect effect{arms[i].label, verdict, stats::percent(result.estimate),
+      Effect effect{arms[i].label,
+                    verdict,
+                    stats::percent(result.estimate),
                     {stats::percent(result.interval.low), stats::percent(result.interval.high)},
-                    result.level, {}};
+                    result.level,
+                    {}};
       for (const ab::Unit& unit : result.units) {
         effect.values.push_back(stats::percent(unit.log_ratio));
       }
@@ -141,18 +144,20 @@ Section effects_section(Page& page, const std::vector<Arm>& arms, const Options&
   if (!plot.effects.empty()) {
     section.plot_caption = fmt::format(
         "A bar is the interval, the mark in it the estimate, the small dots are blocks.{}",
-        plot.provable ? fmt::format(" Inside the shaded band (±{:.2f} %) these blocks prove nothing "
-                                    "with {:.4g} % power.",
-                                    *plot.provable, 100 * options.power)
-                      : "");
+        plot.provable
+            ? fmt::format(" Inside the shaded band (±{:.2f} %) these blocks prove nothing "
+                          "with {:.4g} % power.",
+                          *plot.provable, 100 * options.power)
+            : "");
     section.plot = std::move(plot);
   }
   if (arms.size() > 2) {
-    section.notes.push_back(fmt::format(
-        "{} arms were judged, each at {:.4g} %: of that many equal ones {:.2g} come out as an effect by "
-        "chance. What was launched and isn't here counts, too.",
-        arms.size() - 1, 100 * options.alpha,
-        options.alpha * static_cast<double>(arms.size() - 1)));
+    section.notes.push_back(
+        fmt::format("{} arms were judged, each at {:.4g} %: of that many equal ones {:.2g} come "
+                    "out as an effect by "
+                    "chance. What was launched and isn't here counts, too.",
+                    arms.size() - 1, 100 * options.alpha,
+                    options.alpha * static_cast<double>(arms.size() - 1)));
   }
   return section;
 }
@@ -171,10 +176,11 @@ void add_runs(Page& page, const std::vector<runs::Runs>& files, const Options& o
                             "One level a server start: the median rate of its rows.");
   try {
     const noise::Report floor = noise::study_runs(std::span(&arms[0].runs, 1), studied_by);
-    section.paragraphs.push_back(fmt::format(
-        "Noise, from {}: the SD of a block's log ratio is {:.3f} % [{:.3f} %, {:.3f} %] over {} blocks.",
-        floor.pairing, stats::percent(floor.sd), stats::percent(floor.sd_interval.low),
-        stats::percent(floor.sd_interval.high), floor.log_ratios.size()));
+    section.paragraphs.push_back(
+        fmt::format("Noise, from {}: the SD of a block's log ratio is {:.3f} % [{:.3f} %, {:.3f} "
+                    "%] over {} blocks.",
+                    floor.pairing, stats::percent(floor.sd), stats::percent(floor.sd_interval.low),
+                    stats::percent(floor.sd_interval.high), floor.log_ratios.size()));
   } catch (const Error& error) {
     section.notes.push_back(fmt::format("No noise floor from the control alone: {}", error.what()));
   }

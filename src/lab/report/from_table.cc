@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t kMostRows = 300;
 
-// Recipes that ran twice and more against the control recipe that ran most, with intervals that hold
-// for all of them together: difference ± t(1 - alpha/(2m); df) s sqrt(1/n + 1/n_control), s pooled
-// within recipes (Bonferroni; Dunn, JASA 1961).
+// Recipes that ran twice and more against the control recipe that ran most, with intervals that
+// hold for all of them together: difference ± t(1 - alpha/(2m); df) s sqrt(1/n + 1/n_control), s
+// pooled within recipes (Bonferroni; Dunn, JASA 1961).
 std::optional<Section> recipes_section(const noise::TableReport& report, const Options& options) {
   std::vector<const noise::Group*> groups;
   const noise::Group* control = nullptr;
@@ -34,29 +34,38 @@ std::optional<Section> recipes_section(const noise::TableReport& report, const O
   Section section;
   section.heading = "Recipes against the control recipe";
   section.paragraphs = {
-      fmt::format("Every recipe that ran more than once, against the control recipe that ran most ({}; n "
-                  "{}, mean {:.3f} tok/s). These rows are single starts hours apart and not paired, so "
-                  "that drift between them is part of the difference: evidence of size, no verdict.",
-                  control->recipe, control->rates.size(), mean),
-      fmt::format("Interval: difference of means ± {:.3f} * {:.3f} * sqrt(1/n + 1/{}), where {:.3f} is the SD of "
-                  "a row within recipes and {:.3f} = t({:.5f}; {:.0f}), so that all {} intervals hold "
-                  "together with {:.4g} %.",
-                  t, report.pooled.sd, control->rates.size(), report.pooled.sd, t,
-                  1 - options.alpha / (2 * count), report.pooled.df, groups.size(),
-                  100 * (1 - options.alpha))};
+      fmt::format(
+          "Every recipe that ran more than once, against the control recipe that ran most ({}; n "
+          "{}, mean {:.3f} tok/s). These rows are single starts hours apart and not paired, so "
+          "that drift between them is part of the difference: evidence of size, no verdict.",
+          control->recipe, control->rates.size(), mean),
+      fmt::format(
+          "Interval: difference of means ± {:.3f} * {:.3f} * sqrt(1/n + 1/{}), where {:.3f} is the "
+          "SD of "
+          "a row within recipes and {:.3f} = t({:.5f}; {:.0f}), so that all {} intervals hold "
+          "together with {:.4g} %.",
+          t, report.pooled.sd, control->rates.size(), report.pooled.sd, t,
+          1 - options.alpha / (2 * count), report.pooled.df, groups.size(),
+          100 * (1 - options.alpha))};
   EffectPlot plot;
   Table table;
-  table.columns = {{"", true},           {"recipe", false},   {"n", true},       {"mean tok/s", true},
-                   {"difference", true}, {"interval", true}, {"beyond noise", false}};
+  table.columns = {{"", true},
+                   {"recipe", false},
+                   {"n", true},
+                   {"mean tok/s", true},
+                   {"difference", true},
+                   {"interval", true},
+                   {"beyond noise", false}};
   for (const noise::Group* group : groups) {
     const double own = stats::mean(group->rates);
     const double half = t * report.pooled.sd *
                         std::sqrt(1 / static_cast<double>(group->rates.size()) +
                                   1 / static_cast<double>(control->rates.size()));
     const auto of_control = [mean](double difference) { return 100 * difference / mean; };
-    Effect effect{group->recipe, "", of_control(own - mean),
-                  {of_control(own - mean - half), of_control(own - mean + half)},
-                  1 - options.alpha, {}};
+    Effect effect{
+        group->recipe,          "",
+        of_control(own - mean), {of_control(own - mean - half), of_control(own - mean + half)},
+        1 - options.alpha,      {}};
     for (const double rate : group->rates) effect.values.push_back(of_control(rate - mean));
     effect.verdict = effect.interval.contains(0) ? "no" : "yes";
     table.rows.push_back({fmt::format("{}", table.rows.size() + 1), group->recipe,
@@ -75,15 +84,15 @@ std::optional<Section> recipes_section(const noise::TableReport& report, const O
 Section grouping_section(const noise::TableReport& report) {
   Section section;
   section.heading = "How rows were grouped";
-  section.paragraphs = {
-      fmt::format("{} rows, {} with a rate that counts, {} placed in a recipe; the other {} stay out of the noise.",
-                  report.table.total, report.table.rows.size(), report.placed,
-                  static_cast<int64_t>(report.table.rows.size()) - report.placed),
-      std::string(noise::grouping_rule())};
+  section.paragraphs = {fmt::format("{} rows, {} with a rate that counts, {} placed in a recipe; "
+                                    "the other {} stay out of the noise.",
+                                    report.table.total, report.table.rows.size(), report.placed,
+                                    static_cast<int64_t>(report.table.rows.size()) - report.placed),
+                        std::string(noise::grouping_rule())};
   Table table;
-  table.caption = "Recipes that ran more than once; tok/s of the first row after the start, c: named control.";
-  table.columns = {{"recipe", false}, {"n", true},       {"mean", true},
-                   {"SD", true},      {"rates", false}};
+  table.caption =
+      "Recipes that ran more than once; tok/s of the first row after the start, c: named control.";
+  table.columns = {{"recipe", false}, {"n", true}, {"mean", true}, {"SD", true}, {"rates", false}};
   for (const noise::Group& group : report.groups) {
     if (group.rates.size() < 2) continue;
     std::string rates;
@@ -185,19 +194,20 @@ Section series_section(std::string heading, const noise::SeriesReport& series) {
         series.values.size() < 10 ? "; a cut needs five values on either side" : ""));
   }
   for (const stats::ChangePoint& step : series.steps) {
-    section.paragraphs.push_back(fmt::format(
-        "Change point at place {} ({}): {}, p {:.3f}. Nothing may be compared across it before a new A/A.",
-        step.index + 1, series.names[step.index],
-        percent_text(stats::percent(step.after - step.before)), step.p));
+    section.paragraphs.push_back(
+        fmt::format("Change point at place {} ({}): {}, p {:.3f}. Nothing may be compared across "
+                    "it before a new A/A.",
+                    step.index + 1, series.names[step.index],
+                    percent_text(stats::percent(step.after - step.before)), step.p));
   }
   if (series.drift) {
     const double steps = static_cast<double>(series.values.size()) - 1;
-    section.paragraphs.push_back(fmt::format(
-        "Drift, first to last: {} {} (Theil-Sen), Kendall p {:.3f}.",
-        percent_text(stats::percent(series.drift->slope * steps)),
-        interval_text({stats::percent(series.drift->interval.low * steps),
-                       stats::percent(series.drift->interval.high * steps)}),
-        series.drift->p));
+    section.paragraphs.push_back(
+        fmt::format("Drift, first to last: {} {} (Theil-Sen), Kendall p {:.3f}.",
+                    percent_text(stats::percent(series.drift->slope * steps)),
+                    interval_text({stats::percent(series.drift->interval.low * steps),
+                                   stats::percent(series.drift->interval.high * steps)}),
+                    series.drift->p));
   }
   Table table;
   table.columns = {{"place", true}, {"what", false}, {plot.unit, true}, {"", false}};
@@ -222,38 +232,43 @@ Section ladder_section(const noise::Ladder& ladder, const noise::Threshold& limi
   section.heading = fmt::format("The ladder, {}, against the noise", ladder.source);
   if (limit.df >= 1) {
     section.paragraphs.push_back(fmt::format(
-        "Two single rows differ by more than noise from {:.3f} * {:.3f} * 1.414 = {:.2f} tok/s on: t of "
+        "Two single rows differ by more than noise from {:.3f} * {:.3f} * 1.414 = {:.2f} tok/s on: "
+        "t of "
         "{:.0f} degrees of freedom, times the SD of one row within recipes, times the root of 2.",
         limit.t, limit.sd, limit.difference, limit.df));
   } else {
     section.paragraphs.emplace_back(
-        "The noise of a row is not known here (no recipe ran twice), so that no step can be told from it.");
+        "The noise of a row is not known here (no recipe ran twice), so that no step can be told "
+        "from it.");
   }
   LadderPlot plot;
   plot.unit = "tok/s";
   plot.half_width = limit.df >= 1 ? limit.difference / 2 : 0;
   Table table;
-  table.columns = {{"from", true},          {"to", true},      {"step", true}, {"against the noise", false},
+  table.columns = {{"from", true},       {"to", true},
+                   {"step", true},       {"against the noise", false},
                    {"rows since", true}, {"best of them by luck", true}};
   for (size_t i = 0; i < ladder.values.size(); ++i) {
-    plot.rungs.push_back({i < labels.size() ? labels[i] : "", static_cast<double>(i + 1),
-                          ladder.values[i]});
+    plot.rungs.push_back(
+        {i < labels.size() ? labels[i] : "", static_cast<double>(i + 1), ladder.values[i]});
   }
   for (const noise::Step& step : ladder.steps) {
-    table.rows.push_back(
-        {fmt::format("{:.3f}", step.from), fmt::format("{:.3f}", step.to),
-         fmt::format("{:+.3f}", step.difference),
-         limit.df < 1 ? "not known" : step.told ? "more than noise" : "can't be told from noise",
-         step.rows_between ? fmt::format("{}", *step.rows_between) : "-",
-         step.by_luck ? fmt::format("{:+.2f}", *step.by_luck) : "-"});
+    table.rows.push_back({fmt::format("{:.3f}", step.from), fmt::format("{:.3f}", step.to),
+                          fmt::format("{:+.3f}", step.difference),
+                          limit.df < 1 ? "not known"
+                          : step.told  ? "more than noise"
+                                       : "can't be told from noise",
+                          step.rows_between ? fmt::format("{}", *step.rows_between) : "-",
+                          step.by_luck ? fmt::format("{:+.2f}", *step.by_luck) : "-"});
   }
   section.tables.push_back(std::move(table));
   section.plot = std::move(plot);
-  section.plot_caption = limit.df >= 1
-                             ? fmt::format("Bars are ±{:.2f} tok/s, half that difference: two of them overlap "
-                                           "exactly where the step between them can't be told from noise.",
-                                           limit.difference / 2)
-                             : "Without bars: the noise of a row is not known.";
+  section.plot_caption =
+      limit.df >= 1 ? fmt::format(
+                          "Bars are ±{:.2f} tok/s, half that difference: two of them overlap "
+                          "exactly where the step between them can't be told from noise.",
+                          limit.difference / 2)
+                    : "Without bars: the noise of a row is not known.";
   return section;
 }
 
@@ -265,29 +280,30 @@ noise::Threshold add_table(Page& page, std::string_view name, noise::Table table
   const noise::TableReport report =
       noise::study_table(std::move(table), options.reported, studied_by);
   if (report.pooled.df >= 1) {
-    page.findings.push_back(fmt::format(
-        "{}: {} rows; one row has an SD of {:.3f} tok/s [{:.3f}, {:.3f}] within recipes ({:.0f} degrees of "
-        "freedom), so two single rows differ by more than noise from {:.2f} tok/s on",
-        name, report.table.total, report.pooled.sd, report.pooled_interval.low,
-        report.pooled_interval.high, report.pooled.df, report.limit.difference));
+    page.findings.push_back(
+        fmt::format("{}: {} rows; one row has an SD of {:.3f} tok/s [{:.3f}, {:.3f}] within "
+                    "recipes ({:.0f} degrees of "
+                    "freedom), so two single rows differ by more than noise from {:.2f} tok/s on",
+                    name, report.table.total, report.pooled.sd, report.pooled_interval.low,
+                    report.pooled_interval.high, report.pooled.df, report.limit.difference));
   } else {
-    page.findings.push_back(fmt::format(
-        "{}: {} rows; no recipe ran twice, so that the noise of a row is not known", name,
-        report.table.total));
+    page.findings.push_back(
+        fmt::format("{}: {} rows; no recipe ran twice, so that the noise of a row is not known",
+                    name, report.table.total));
   }
   for (const noise::Ladder* ladder : {&report.promoted, &report.reported}) {
     if (ladder->values.size() < 2) continue;
-    page.findings.push_back(fmt::format(
-        "ladder {}: {} of {} steps can be told from noise", ladder->source, told_of(*ladder), ladder->steps.size()));
+    page.findings.push_back(fmt::format("ladder {}: {} of {} steps can be told from noise",
+                                        ladder->source, told_of(*ladder), ladder->steps.size()));
     Section section = ladder_section(*ladder, report.limit, {});
     if (ladder == &report.promoted) {
       auto& plot = std::get<LadderPlot>(*section.plot);
       place_in_time(plot, report.table);
-      section.plot_caption += fmt::format(
-          " Small dots are the other rows with a rate{}.",
-          plot.others_outside > 0
-              ? fmt::format("; {} lie too far away to be drawn", plot.others_outside)
-              : "");
+      section.plot_caption +=
+          fmt::format(" Small dots are the other rows with a rate{}.",
+                      plot.others_outside > 0
+                          ? fmt::format("; {} lie too far away to be drawn", plot.others_outside)
+                          : "");
     }
     page.sections.push_back(std::move(section));
   }
@@ -308,9 +324,9 @@ noise::Threshold add_table(Page& page, std::string_view name, noise::Table table
     };
     section.paragraphs.insert(
         section.paragraphs.begin(),
-        fmt::format("Recipes and builds pooled: {}{}.", pool(all),
-                    kept.size() < all.size() && !kept.empty() ? "; without outliers " + pool(kept)
-                                                              : ""));
+        fmt::format(
+            "Recipes and builds pooled: {}{}.", pool(all),
+            kept.size() < all.size() && !kept.empty() ? "; without outliers " + pool(kept) : ""));
     page.sections.push_back(std::move(section));
   }
   if (auto section = recipes_section(report, options)) page.sections.push_back(std::move(*section));

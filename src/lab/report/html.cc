@@ -37,10 +37,17 @@ std::string script_json(const nlohmann::ordered_json& json) {
   std::string out;
   for (const char c : json.dump(-1, ' ', true)) {
     switch (c) {
-      case '<': out += "\\u003c"; break;
-      case '>': out += "\\u003e"; break;
-      case '&': out += "\\u0026"; break;
-      default: out += c;
+      case '<':
+        out += "\\u003c";
+        break;
+      case '>':
+        out += "\\u003e";
+        break;
+      case '&':
+        out += "\\u0026";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -80,8 +87,8 @@ int plot_height(const Plot& plot) {
 }
 
 std::string section_html(const Section& section, size_t index) {
-  std::string out = fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n", index + 1,
-                                html_text(section.heading));
+  std::string out =
+      fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n", index + 1, html_text(section.heading));
   for (const std::string& paragraph : section.paragraphs) {
     out += fmt::format("<p>{}</p>\n", html_text(paragraph, 8000));
   }
@@ -105,12 +112,23 @@ std::string html_text(std::string_view text, size_t max_bytes) {
   std::string out;
   for (const char c : escape(text, max_bytes)) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -132,8 +150,9 @@ std::string render_html(const Page& page) {
     }
     out += "</ul>\n";
   }
-  out += "<noscript><p class=\"note\">Plots need scripts; the tables hold the same figures.</p>"
-         "</noscript>\n</header>\n<main>\n";
+  out +=
+      "<noscript><p class=\"note\">Plots need scripts; the tables hold the same figures.</p>"
+      "</noscript>\n</header>\n<main>\n";
   for (size_t i = 0; i < page.sections.size(); ++i) out += section_html(page.sections[i], i);
   Table sources;
   sources.columns = {{"read", false}, {"as", false}, {"bytes", true}, {"SHA-256", false}};

@@ -38,25 +38,43 @@ std::string markdown_text(std::string_view text, size_t max_bytes) {
   for (size_t i = 0; i < clean.size(); ++i) {
     const char c = clean[i];
     switch (c) {
-      case '&': out += "&amp;"; continue;
-      case '<': out += "&lt;"; continue;
-      case '>': out += "&gt;"; continue;
-      case '\\': case '`': case '*': case '[': case ']': case '|': case '~': case '#': case '!':
+      case '&':
+        out += "&amp;";
+        continue;
+      case '<':
+        out += "&lt;";
+        continue;
+      case '>':
+        out += "&gt;";
+        continue;
+      case '\\':
+      case '`':
+      case '*':
+      case '[':
+      case ']':
+      case '|':
+      case '~':
+      case '#':
+      case '!':
         out += '\\';
         break;
       case '_':  // inside a word it means nothing
         if (!(i > 0 && word(clean, i - 1) && word(clean, i + 1))) out += '\\';
         break;
-      case '-': case '+': case '=':  // a list or a heading's line, where it begins a line
+      case '-':
+      case '+':
+      case '=':  // a list or a heading's line, where it begins a line
         if (i == 0) out += '\\';
         break;
-      case '.': case ')':  // "1." begins a list
+      case '.':
+      case ')':  // "1." begins a list
         if (i > 0 && clean.find_first_not_of("0123456789") == i &&
             (i + 1 == clean.size() || clean[i + 1] == ' ')) {
           out += '\\';
         }
         break;
-      default: break;
+      default:
+        break;
     }
     out += c;
   }
@@ -65,7 +83,8 @@ std::string markdown_text(std::string_view text, size_t max_bytes) {
 
 std::string render_markdown(const Page& page) {
   std::string out = "# " + markdown_text(page.title) + "\n\n";
-  for (const std::string& finding : page.findings) out += "- " + markdown_text(finding, 8000) + "\n";
+  for (const std::string& finding : page.findings)
+    out += "- " + markdown_text(finding, 8000) + "\n";
   for (const Section& section : page.sections) {
     out += "\n## " + markdown_text(section.heading) + "\n\n";
     for (const std::string& paragraph : section.paragraphs) {

@@ -16,13 +16,14 @@ namespace lockstep::lab::report {
 struct Effect {
   std::string label, verdict;
   double estimate = 0;
-  stats::Interval interval;     // either side may be infinite
-  double level = 0;             // that the interval attains, 0 to 1
-  std::vector<double> values;   // what it was computed from: one a block, or empty
+  stats::Interval interval;    // either side may be infinite
+  double level = 0;            // that the interval attains, 0 to 1
+  std::vector<double> values;  // what it was computed from: one a block, or empty
 };
 struct EffectPlot {
   std::vector<Effect> effects;
-  std::optional<double> provable;  // per cent: the smallest effect that the noise floor lets through
+  std::optional<double>
+      provable;  // per cent: the smallest effect that the noise floor lets through
 };
 
 // One level a server start (or a row), in time.
@@ -62,7 +63,7 @@ struct LadderPlot {
   struct Point {
     double x = 0, value = 0;
   };
-  std::vector<Point> others;  // rows beside which the ladder was climbed, in time
+  std::vector<Point> others;   // rows beside which the ladder was climbed, in time
   int64_t others_outside = 0;  // of them, too far from the ladder to be drawn
 };
 

@@ -49,12 +49,9 @@ Json plot_json(const SeriesPlot& plot) {
     levels.push_back(
         {{"first", level.first}, {"last", level.last}, {"value", number(level.value)}});
   }
-  return {{"kind", "series"},
-          {"unit", clean(plot.unit)},
-          {"names", texts(plot.names)},
-          {"values", numbers(plot.values)},
-          {"outlier", plot.outlier},
-          {"levels", std::move(levels)}};
+  return {{"kind", "series"},           {"unit", clean(plot.unit)},
+          {"names", texts(plot.names)}, {"values", numbers(plot.values)},
+          {"outlier", plot.outlier},    {"levels", std::move(levels)}};
 }
 
 Json plot_json(const PositionPlot& plot) {

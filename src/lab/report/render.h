@@ -1,4 +1,5 @@
-// A page as HTML, Markdown and JSON. The same page gives the same bytes: no time, no path of its own.
+// A page as HTML, Markdown and JSON. The same page gives the same bytes: no time, no path of its
+// own.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,8 +18,8 @@ std::string html_text(std::string_view text, size_t max_bytes = 2000);
 std::string markdown_text(std::string_view text, size_t max_bytes = 2000);
 
 // One file that needs no other and asks no network: Chart.js and the page's script are in it, and a
-// Content-Security-Policy names the hashes of these scripts and refuses everything else. The figures
-// of every plot stand in tables too.
+// Content-Security-Policy names the hashes of these scripts and refuses everything else. The
+// figures of every plot stand in tables too.
 std::string render_html(const Page& page);
 std::string render_markdown(const Page& page);
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +15,10 @@
 
 namespace lockstep::lab::report {
 
-// Reads what the files hold and adds their sections and sources; `ladder` as in add_table.
-void add_files(Page& page, std::span<const Input> inputs, const Options& options);
+// Reads what the files hold and adds their sections and sources. Returns the noise of a row by the
+// last table of runs among them.
+std::optional<noise::Threshold> add_files(Page& page, std::span<const Input> inputs,
+                                          const Options& options);
 
 // Arms of one experiment: A is the arm called control, a or baseline, else the first; each other
 // one is judged against it.

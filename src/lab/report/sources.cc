@@ -22,16 +22,17 @@ std::string schema_of(const nlohmann::json& object) {
 
 }  // namespace
 
-void add_files(Page& page, std::span<const Input> inputs, const Options& options) {
+std::optional<noise::Threshold> add_files(Page& page, std::span<const Input> inputs,
+                                          const Options& options) {
   std::vector<runs::Runs> all_runs;
   std::vector<Log> logs;
-  bool reported = options.reported.empty();
+  std::optional<noise::Threshold> limit;
   for (const Input& input : inputs) {
     Source source{input.name, "", to_hex(sha256(std::as_bytes(std::span(input.bytes)))),
                   static_cast<int64_t>(input.bytes.size())};
     const size_t first = input.bytes.find_first_not_of(" \t\r\n");
-    const bool json = first != std::string::npos &&
-                      (input.bytes[first] == '{' || input.bytes[first] == '[');
+    const bool json =
+        first != std::string::npos && (input.bytes[first] == '{' || input.bytes[first] == '[');
     if (json) {
       nlohmann::json object = nlohmann::json::parse(input.bytes, nullptr, false);
       const std::string schema = schema_of(object);
@@ -53,8 +54,7 @@ void add_files(Page& page, std::span<const Input> inputs, const Options& options
       const runs::Csv csv = runs::parse_csv(input.bytes, input.name);
       if (noise::is_run_table(csv)) {
         source.kind = "table of runs";
-        add_table(page, input.name, noise::read_run_table(csv, input.name), options);
-        reported = true;
+        limit = add_table(page, input.name, noise::read_run_table(csv, input.name), options);
       } else {
         source.kind = "runs, CSV";
         all_runs.push_back(runs::parse_runs_csv(input.bytes, input.name));
@@ -62,9 +62,10 @@ void add_files(Page& page, std::span<const Input> inputs, const Options& options
     }
     page.sources.push_back(std::move(source));
   }
-  if (!reported) {
-    throw Error(ExitCode::bad_use,
-                "a reported ladder is held against the noise of a table of runs; give one");
+  if (!options.reported.empty() && !limit) {
+    throw Error(
+        ExitCode::bad_use,
+        "--reported: a reported ladder is held against the noise of a table of runs; give one");
   }
   if (!all_runs.empty()) add_runs(page, all_runs, options);
   for (const runs::Runs& file : all_runs) {
@@ -74,6 +75,7 @@ void add_files(Page& page, std::span<const Input> inputs, const Options& options
     }
   }
   if (!logs.empty()) add_logs(page, logs);
+  return limit;
 }
 
 Page make_page(std::span<const Input> inputs, const Options& options) {

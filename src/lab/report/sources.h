@@ -23,7 +23,8 @@ struct Input {
 
 // Files of any of these kinds, in any mixture; a page has what they give:
 //   lockstep.lab.runs/1 and its CSV   effects of each arm against the control, the control in time
-//   a table of runs (batch,run,change,fresh_tok_s,verdict)   the noise of a row, effects of recipes,
+//   a table of runs (batch,run,change,fresh_tok_s,verdict)   the noise of a row, effects of
+//   recipes,
 //                                     controls in time, the ladder of promoted rows
 //   lockstep.lab.log/1 (lab log --json)   acceptance by position, contradictions
 // Throws Error(bad_file), with the name, for anything else and for files that can't be used.

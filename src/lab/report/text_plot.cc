@@ -48,7 +48,8 @@ std::vector<std::string> lines_of(const EffectPlot& plot) {
     out.push_back(fmt::format("{:>3} {}", i + 1, line));
   }
   if (!out.empty()) {
-    out.push_back(fmt::format("    {:<10.2f}{:^40}{:>10.2f}  % (: is 0)", scale.low, "", scale.high));
+    out.push_back(
+        fmt::format("    {:<10.2f}{:^40}{:>10.2f}  % (: is 0)", scale.low, "", scale.high));
   }
   return out;
 }
@@ -65,7 +66,8 @@ std::vector<std::string> grid(const std::vector<Mark>& marks, const std::string&
   const Scale x = scale_of(xs, kWidth), y = scale_of(ys, kHeight);
   std::vector<std::string> out(kHeight, std::string(kWidth, ' '));
   for (const Mark& mark : marks) {
-    out[static_cast<size_t>(kHeight - 1 - y.at(mark.y))][static_cast<size_t>(x.at(mark.x))] = mark.c;
+    out[static_cast<size_t>(kHeight - 1 - y.at(mark.y))][static_cast<size_t>(x.at(mark.x))] =
+        mark.c;
   }
   for (int i = 0; i < kHeight; ++i) {
     const std::string name = i == 0             ? fmt::format("{:.2f}", y.high)
@@ -109,10 +111,10 @@ std::vector<std::string> lines_of(const PositionPlot& plot) {
     if (plot.traces.size() > 1) out.push_back(fmt::format("log {}", i + 1));
     const auto& shares = plot.traces[i].shares;
     for (size_t place = 0; place < std::min<size_t>(shares.size(), 64); ++place) {
-      out.push_back(fmt::format("{:>3} {:.3f} {}", place + 1, shares[place],
-                                std::string(static_cast<size_t>(std::lround(
-                                                std::clamp(shares[place], 0.0, 1.0) * 50)),
-                                            '#')));
+      out.push_back(fmt::format(
+          "{:>3} {:.3f} {}", place + 1, shares[place],
+          std::string(static_cast<size_t>(std::lround(std::clamp(shares[place], 0.0, 1.0) * 50)),
+                      '#')));
     }
   }
   return out;

@@ -9,8 +9,8 @@
 
 namespace lockstep::lab::report {
 
-// Lines without labels from files, so that they can stand in a fenced block: effects are numbered as
-// in their table. Empty where there is nothing to draw.
+// Lines without labels from files, so that they can stand in a fenced block: effects are numbered
+// as in their table. Empty where there is nothing to draw.
 std::vector<std::string> text_plot(const Plot& plot);
 
 }  // namespace lockstep::lab::report
