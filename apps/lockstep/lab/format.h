@@ -29,7 +29,7 @@ inline Json number_json(double x) {
   return std::isfinite(x) ? Json(x) : Json(nullptr);
 }
 inline Json percent_json(double log_ratio) {
-  return number_json(lab::stats::percent(log_ratio));
+  return std::isfinite(log_ratio) ? number_json(lab::stats::percent(log_ratio)) : Json(nullptr);
 }
 inline Json interval_json(lab::stats::Interval interval) {
   return Json::array({percent_json(interval.low), percent_json(interval.high)});

@@ -50,7 +50,7 @@ Runs parse_runs_csv(std::string_view text, std::string_view source);
 // By what the text begins with: '{' is JSON.
 Runs parse_runs(std::string_view text, std::string_view source);
 
-// The whole file, at most 256 MiB. Throws Error(bad_file).
+// The whole file, at most 64 MiB. Throws Error(bad_file).
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace lockstep::lab::runs
