@@ -114,6 +114,27 @@ TEST(Recorded, Draft5Restart) {
   EXPECT_EQ(a.totals.position_requests, 0);
 }
 
+TEST(Recorded, FourSlots) {
+  // One request alone, then four at once; no drafts, default verbosity. What was taken over follows from
+  // the context's end: row 5 ended with 20 + 39 positions, evaluated 1, so that 19 came from row 1.
+  const Analysis a = read("plain-np4.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  ASSERT_EQ(a.requests.size(), 5u);
+  EXPECT_EQ(a.lives.at(0).n_slots, 4);
+  EXPECT_EQ(a.requests[0].other_slot, false);
+  const int64_t slots[] = {3, 1, 2, 0, 3}, cached[] = {0, 0, 0, 0, 19};
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(a.requests[i].slot, slots[i]) << i;
+    EXPECT_EQ(a.requests[i].cached_tokens, cached[i]) << i;
+    EXPECT_EQ(a.requests[i].cached_from, CachedFrom::end) << i;
+    EXPECT_FALSE(a.requests[i].draft) << i;
+    if (i > 0) {
+      EXPECT_EQ(a.requests[i].other_slot, true) << i;
+    }
+  }
+  EXPECT_EQ(a.totals.beside_other_slots, 4);
+}
+
 TEST(Recorded, Ngram) {
   // 55 of 174 in 6 steps, mean 10.17; 96 tokens: 96 - 1 - 55 = 40 steps, 34 of them without a draft.
   const Analysis a = read("ngram-lv4.log");
