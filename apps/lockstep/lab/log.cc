@@ -30,9 +30,8 @@ Progress* shown = nullptr;  // read_logs reports through a plain function
 Analysis read(std::span<const std::filesystem::path> files) {
   Progress progress;
   shown = &progress;
-  Analysis analysis = read_logs(files, [](int64_t bytes) {
-    shown->show(fmt::format("read {} MB", bytes / 1'000'000));
-  });
+  Analysis analysis = read_logs(
+      files, [](int64_t bytes) { shown->show(fmt::format("read {} MB", bytes / 1'000'000)); });
   shown = nullptr;
   return analysis;
 }
@@ -45,7 +44,8 @@ Json side_json(const Side& side) {
 }
 
 ExitCode compare(const LogOptions& options) {
-  if (options.files.size() != 2) bad_use("--compare needs two logs: lockstep lab log --compare A B");
+  if (options.files.size() != 2)
+    bad_use("--compare needs two logs: lockstep lab log --compare A B");
   if (options.html) bad_use("--compare writes no page; leave out --html");
   std::vector<Analysis> logs;
   for (const std::string& file : options.files) {
@@ -108,10 +108,12 @@ Runner set_up_lab_log(Flags& flags) {
   flags.toggle("--json", options->json);
   flags.text("--html", options->html);
   flags.toggle("--compare", options->compare);
-  flags.positionals("FILE", "logs of llama-server, ik_llama.cpp or vLLM, in order of time", options->files);
+  flags.positionals("FILE", "logs of llama-server, ik_llama.cpp or vLLM, in order of time",
+                    options->files);
   flags.describe(
       "Reads servers' logs of any known generation and says what they show: rates and by what they "
-      "were divided, the draft length in force, acceptance, the cost of a step, warm rows, depth, and "
+      "were divided, the draft length in force, acceptance, the cost of a step, warm rows, depth, "
+      "and "
       "what contradicts itself. docs/lab-log.md says what each figure means.",
       "lockstep lab log server.log --html server.html");
   return [options] { return log(*options); };

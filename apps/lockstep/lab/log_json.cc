@@ -208,13 +208,15 @@ void print_log_json(const Analysis& a) {
   text(out, "text", generation_text(a));
   int64_t lines[5] = {}, denominators[5] = {};
   for (const Life& l : a.lives) {
-    for (size_t i = 0; i < 5; ++i) lines[i] += l.draft_lines[i], denominators[i] += l.denominators[i];
+    for (size_t i = 0; i < 5; ++i)
+      lines[i] += l.draft_lines[i], denominators[i] += l.denominators[i];
   }
   out.key("draft_lines").begin('{');
   for (size_t i = 1; i < 5; ++i) out.key(name_of(static_cast<DraftLine>(i))).value(lines[i]);
   out.end('}');
   out.key("denominators").begin('{');
-  for (size_t i = 0; i < 5; ++i) out.key(name_of(static_cast<Denominator>(i))).value(denominators[i]);
+  for (size_t i = 0; i < 5; ++i)
+    out.key(name_of(static_cast<Denominator>(i))).value(denominators[i]);
   out.end('}');
   out.end('}');
   out.key("files").begin('[');

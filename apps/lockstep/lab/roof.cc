@@ -1,4 +1,6 @@
 // lockstep lab roof: the most tokens a second that a bandwidth allows.
+#include "lab/roof/roof.h"
+
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -6,7 +8,6 @@
 
 #include "cli.h"
 #include "lab/lab.h"
-#include "lab/roof/roof.h"
 #include "output.h"
 
 namespace lockstep::app {
@@ -22,10 +23,15 @@ struct Options {
   bool json = false;
 };
 
-Json roof_json(const std::string& what, const Shape& shape, const RoofOptions& options, const Roof& roof) {
+Json roof_json(const std::string& what, const Shape& shape, const RoofOptions& options,
+               const Roof& roof) {
   Json kv = Json::array(), per_position = Json::object(), rows = Json::array(), notes = roof.notes;
   for (const KvGroup& g : shape.kv) {
-    kv.push_back({{"layers", g.layers}, {"heads", g.heads}, {"key_dim", g.key_dim}, {"value_dim", g.value_dim}, {"window", g.window}});
+    kv.push_back({{"layers", g.layers},
+                  {"heads", g.heads},
+                  {"key_dim", g.key_dim},
+                  {"value_dim", g.value_dim},
+                  {"window", g.window}});
   }
   for (const auto& [type, bytes] : roof.kv_per_position) per_position[type] = bytes;
   for (const RoofRow& r : roof.rows) {
@@ -57,8 +63,10 @@ Json roof_json(const std::string& what, const Shape& shape, const RoofOptions& o
 }
 
 ExitCode roof(const Options& given) {
-  if (given.what.empty()) bad_use("no model and no shape; give a GGUF file or bytes=17.6e9,kv=16x4x256");
-  if (!given.bandwidth) bad_use("no bandwidth; give --bandwidth in GB/s (lockstep bench reads this machine's)");
+  if (given.what.empty())
+    bad_use("no model and no shape; give a GGUF file or bytes=17.6e9,kv=16x4x256");
+  if (!given.bandwidth)
+    bad_use("no bandwidth; give --bandwidth in GB/s (lockstep bench reads this machine's)");
   RoofOptions options;
   options.gb_s = *given.bandwidth;
   options.depths = given.depths.value_or(std::vector<int64_t>{0, 4096, 32768});
@@ -71,8 +79,10 @@ ExitCode roof(const Options& given) {
     options.kv_types.emplace_back(type);
   }
   std::error_code ignored;
-  const bool is_shape = given.what.find('=') != std::string::npos && !std::filesystem::exists(given.what, ignored);
-  const Shape shape = is_shape ? parse_shape(given.what) : shape_of_inspected(inspect_model(given.what), given.what);
+  const bool is_shape =
+      given.what.find('=') != std::string::npos && !std::filesystem::exists(given.what, ignored);
+  const Shape shape = is_shape ? parse_shape(given.what)
+                               : shape_of_inspected(inspect_model(given.what), given.what);
   const Roof result = compute_roof(shape, options);
   if (given.json) {
     print_json(roof_json(given.what, shape, options, result));
@@ -92,9 +102,13 @@ Runner set_up_lab_roof(Flags& flags) {
   flags.text("--kv-types", options->kv_types);
   flags.number("--unique", options->unique, 1, 1e6);
   flags.toggle("--json", options->json);
-  flags.positional("MODEL|SHAPE", "a GGUF file, or a shape: bytes=N[,row=N][,experts=E/k,expert=N][,kv=LxHxD[wW]+...]", options->what);
+  flags.positional(
+      "MODEL|SHAPE",
+      "a GGUF file, or a shape: bytes=N[,row=N][,experts=E/k,expert=N][,kv=LxHxD[wW]+...]",
+      options->what);
   flags.describe(
-      "The most tokens a second that a memory bandwidth allows, by depth, KV type, rows of a pass and "
+      "The most tokens a second that a memory bandwidth allows, by depth, KV type, rows of a pass "
+      "and "
       "experts met: the bytes that a pass must read, over the bandwidth.",
       "lockstep lab roof bytes=17.6e9,kv=16x4x256 --bandwidth 640 --depth 0,52000 --kv-types q8_0");
   return [options] { return roof(*options); };

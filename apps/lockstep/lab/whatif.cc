@@ -33,13 +33,16 @@ std::vector<int64_t> read_depths(std::string_view text) {
     text.remove_prefix(std::min(text.size(), part.size() + 1));
     const size_t dots = part.find("..");
     const std::optional<int64_t> from = parse_integer(part.substr(0, dots));
-    const std::optional<int64_t> to = dots == std::string_view::npos ? from : parse_integer(part.substr(dots + 2));
+    const std::optional<int64_t> to =
+        dots == std::string_view::npos ? from : parse_integer(part.substr(dots + 2));
     if (!from || !to || *from < 1 || *to > kDeepest || *from > *to) {
-      bad_use(fmt::format("--depth {}: give draft lengths of 1 to {}, as 1..16 or 1,2,4", shorten(whole), kDeepest));
+      bad_use(fmt::format("--depth {}: give draft lengths of 1 to {}, as 1..16 or 1,2,4",
+                          shorten(whole), kDeepest));
     }
     for (int64_t depth = *from; depth <= *to; ++depth) out.push_back(depth);
   }
-  if (out.empty()) bad_use(fmt::format("--depth: empty; give draft lengths of 1 to {}, as 1..16", kDeepest));
+  if (out.empty())
+    bad_use(fmt::format("--depth: empty; give draft lengths of 1 to {}, as 1..16", kDeepest));
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
@@ -71,7 +74,8 @@ Json whatif_json(const Whatif& w) {
 }
 
 ExitCode whatif(const WhatifOptions& options) {
-  if (options.files.empty()) bad_use("no log; give one or more files of one server and its settings");
+  if (options.files.empty())
+    bad_use("no log; give one or more files of one server and its settings");
   const std::vector<int64_t> depths = read_depths(options.depths.value_or("1..16"));
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
   const Whatif result = predict(read_logs(paths), depths, options.cost);
@@ -94,8 +98,10 @@ Runner set_up_lab_whatif(Flags& flags) {
   flags.toggle("--json", options->json);
   flags.positionals("LOG", "logs of one server and its settings", options->files);
   flags.describe(
-      "Expected tokens a second at other draft lengths, with intervals, from the acceptance in a log. It "
-      "says what it assumes, and refuses (exit code 1) where an assumption would decide the answer.",
+      "Expected tokens a second at other draft lengths, with intervals, from the acceptance in a "
+      "log. It "
+      "says what it assumes, and refuses (exit code 1) where an assumption would decide the "
+      "answer.",
       "lockstep lab whatif server.log --depth 1..16 --draft-ms 1.0 --verify-ms 12.5");
   return [options] { return whatif(*options); };
 }

@@ -47,7 +47,8 @@ std::optional<double> decode_rate(int64_t n, double ms) {
 
 Range steps_from(const Drafting& draft, std::optional<int64_t> generated_tokens) {
   const int64_t a = draft.accepted, g = draft.drafted;
-  Range range{std::max<int64_t>(1, divide_up(std::max<int64_t>(g, a), kMaxDraft)), std::max<int64_t>(g, 1)};
+  Range range{std::max<int64_t>(1, divide_up(std::max<int64_t>(g, a), kMaxDraft)),
+              std::max<int64_t>(g, 1)};
   if (generated_tokens && (!draft.printed_mean || a == 0)) {
     // v <= N - 1 - a + c - u, and no more than the last draft was cut off.
     range.high = std::min(range.high, std::max<int64_t>(1, *generated_tokens - 1 - a + kMaxDraft));
@@ -62,7 +63,8 @@ Range steps_from(const Drafting& draft, std::optional<int64_t> generated_tokens)
       range.high = std::min(range.high, whole(std::floor(high + 1e-9)));
     }
   }
-  if (draft.counted_steps && *draft.counted_steps >= range.low && *draft.counted_steps <= range.high) {
+  if (draft.counted_steps && *draft.counted_steps >= range.low &&
+      *draft.counted_steps <= range.high) {
     range = {*draft.counted_steps, *draft.counted_steps};
   }
   // Each share by position is a whole number of steps over v, printed with 3 decimals, and they
@@ -72,7 +74,8 @@ Range steps_from(const Drafting& draft, std::optional<int64_t> generated_tokens)
     const auto fits = [&](int64_t v) {
       int64_t low = 0, high = 0;
       for (const double share : draft.per_position) {
-        const auto from = static_cast<int64_t>(std::ceil((share - kHalf3) * static_cast<double>(v)));
+        const auto from =
+            static_cast<int64_t>(std::ceil((share - kHalf3) * static_cast<double>(v)));
         const auto to = static_cast<int64_t>(std::floor((share + kHalf3) * static_cast<double>(v)));
         if (from > to) return false;
         low += std::max<int64_t>(from, 0);
@@ -123,9 +126,9 @@ std::optional<DraftLengths::Found> DraftLengths::find() const {
   for (int64_t n = 1; n <= kMaxDraft; ++n) {
     const int64_t agree = exact(n) + cut(n);
     if (agree * 10 < requests_ * 9) continue;
-    // A whole multiple says more than one with cut drafts, which a longer length explains easily. Where
-    // the steps are known, of two lengths the shorter needs less cutting; where they aren't, every
-    // divisor of a length explains what it does.
+    // A whole multiple says more than one with cut drafts, which a longer length explains easily.
+    // Where the steps are known, of two lengths the shorter needs less cutting; where they aren't,
+    // every divisor of a length explains what it does.
     const int64_t score = agree * 4 + exact(n) * 8;
     if (score > best_score || (score == best_score && !by_mean)) {
       best = n;
@@ -162,14 +165,16 @@ std::vector<Failure> check_drafting(const Drafting& draft) {
     return out;
   }
   if (a > g) {
-    out.push_back({"accepted_above_drafted", fmt::format("{} accepted, but only {} drafted", a, g)});
+    out.push_back(
+        {"accepted_above_drafted", fmt::format("{} accepted, but only {} drafted", a, g)});
   }
   if (draft.printed_ratio && g > 0) {
     const double ratio = static_cast<double>(a) / static_cast<double>(g);
-    if (std::abs(ratio - *draft.printed_ratio) > draft.ratio_half_unit + 1e-7  // printed from a float
+    if (std::abs(ratio - *draft.printed_ratio) >
+        draft.ratio_half_unit + 1e-7  // printed from a float
     ) {
-      out.push_back({"acceptance_ratio", fmt::format("{} of {} are {:.5f}, not the printed {:.5f}", a, g,
-                                                     ratio, *draft.printed_ratio)});
+      out.push_back({"acceptance_ratio", fmt::format("{} of {} are {:.5f}, not the printed {:.5f}",
+                                                     a, g, ratio, *draft.printed_ratio)});
     }
   }
   if (draft.printed_mean && draft.steps.low > draft.steps.high) {
@@ -180,11 +185,11 @@ std::vector<Failure> check_drafting(const Drafting& draft) {
   }
   for (size_t i = 1; i < draft.per_position.size(); ++i) {
     if (draft.per_position[i] > draft.per_position[i - 1]) {
-      out.push_back({"positions_rise", fmt::format("position {} was accepted in {:.3f} of the steps, "
-                                                   "position {} in {:.3f}: a token counts only after "
-                                                   "all before it",
-                                                   i + 1, draft.per_position[i], i,
-                                                   draft.per_position[i - 1])});
+      out.push_back({"positions_rise",
+                     fmt::format("position {} was accepted in {:.3f} of the steps, "
+                                 "position {} in {:.3f}: a token counts only after "
+                                 "all before it",
+                                 i + 1, draft.per_position[i], i, draft.per_position[i - 1])});
       break;
     }
   }
@@ -211,8 +216,8 @@ std::vector<Failure> check_request(const Request& r, std::optional<int64_t> long
                                  std::pair{"total", r.total_ms}}) {
     if (ms && *ms < 0) add("negative", fmt::format("{} time of {} ms", name, *ms));
   }
-  for (const auto& [name, n] : {std::pair{"prompt", r.evaluated_tokens},
-                                std::pair{"generated", r.generated_tokens}}) {
+  for (const auto& [name, n] :
+       {std::pair{"prompt", r.evaluated_tokens}, std::pair{"generated", r.generated_tokens}}) {
     if (n && *n < 0) add("negative", fmt::format("{} {} tokens", *n, name));
   }
   if (r.denominator == Denominator::neither) {
@@ -238,10 +243,12 @@ std::vector<Failure> check_request(const Request& r, std::optional<int64_t> long
   }
   if (r.total_tokens && r.evaluated_tokens && r.generated_tokens &&
       *r.total_tokens != *r.evaluated_tokens + *r.generated_tokens) {
-    add("total_tokens", fmt::format("{} prompt and {} generated tokens are not the printed total {}",
-                                    *r.evaluated_tokens, *r.generated_tokens, *r.total_tokens));
+    add("total_tokens",
+        fmt::format("{} prompt and {} generated tokens are not the printed total {}",
+                    *r.evaluated_tokens, *r.generated_tokens, *r.total_tokens));
   }
-  if (r.prompt_tokens && r.cached_tokens && r.evaluated_tokens && r.cached_from == CachedFrom::log &&
+  if (r.prompt_tokens && r.cached_tokens && r.evaluated_tokens &&
+      r.cached_from == CachedFrom::log &&
       *r.cached_tokens + *r.evaluated_tokens != *r.prompt_tokens) {
     add("prompt_length", fmt::format("{} cached and {} evaluated tokens are not the prompt's {}",
                                      *r.cached_tokens, *r.evaluated_tokens, *r.prompt_tokens));
@@ -261,8 +268,9 @@ std::vector<Failure> check_request(const Request& r, std::optional<int64_t> long
     }
   }
   if (longest && d.printed_mean && *d.printed_mean - kHalf2 > static_cast<double>(*longest + 1)) {
-    add("mean_above_length", fmt::format("a mean length of {:.2f} is not possible with drafts of {}",
-                                         *d.printed_mean, *longest));
+    add("mean_above_length",
+        fmt::format("a mean length of {:.2f} is not possible with drafts of {}", *d.printed_mean,
+                    *longest));
   }
   return out;
 }

@@ -1,6 +1,6 @@
 // The arithmetic that holds in every log of a speculative decoder. With a accepted of g drafted
-// tokens, v verify steps with a draft, u steps without one, N generated tokens and c accepted tokens
-// that a length limit or a stop cut off:
+// tokens, v verify steps with a draft, u steps without one, N generated tokens and c accepted
+// tokens that a length limit or a stop cut off:
 //   N = 1 + a + v + u - c        the first token is the prompt's
 //   mean length = 1 + a / v
 //   g = v * n                    with a fixed draft length n and no draft cut short
@@ -41,23 +41,25 @@ class DraftLengths {
   void add(const Drafting& draft);
   int64_t requests() const { return requests_; }
   int64_t gcd() const { return gcd_; }
-  // Requests with g = n * v for a v that their own line allows; and those whose last drafts were cut,
-  // since a draft is never longer than what is left to generate: n v - g <= 1 + 2 + ... + (n - 1), and no more than a third of n v.
+  // Requests with g = n * v for a v that their own line allows; and those whose last drafts were
+  // cut, since a draft is never longer than what is left to generate: n v - g <= 1 + 2 + ... + (n -
+  // 1), and no more than a third of n v.
   int64_t exact(int64_t n) const { return exact_[static_cast<size_t>(n)]; }
   int64_t cut(int64_t n) const { return cut_[static_cast<size_t>(n)]; }
 
   struct Found {
     int64_t length = 0;
-    // All requests agree, at least 3 of them; and, where means give the steps, most are whole multiples
-    // or no other length explains them all; else all are multiples by a chance below 1e-3.
+    // All requests agree, at least 3 of them; and, where means give the steps, most are whole
+    // multiples or no other length explains them all; else all are multiples by a chance below
+    // 1e-3.
     bool proved = false;
-    int64_t agree = 0;    // requests that are whole multiples
-    int64_t with_cut = 0; // and those that are but for drafts cut at the end
+    int64_t agree = 0;        // requests that are whole multiples
+    int64_t with_cut = 0;     // and those that are but for drafts cut at the end
     double log10_chance = 0;  // that unrelated counts would all divide: n^-agree
     bool by_mean = false;     // the steps come from printed means, not from divisibility alone
   };
-  // The length that explains the requests: the one most of them agree with, exactly or but for drafts
-  // cut at the end; nullopt where fewer than nine in ten do.
+  // The length that explains the requests: the one most of them agree with, exactly or but for
+  // drafts cut at the end; nullopt where fewer than nine in ten do.
   std::optional<Found> find() const;
 
  private:

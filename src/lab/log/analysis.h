@@ -17,8 +17,8 @@ namespace lockstep::lab::log {
 struct FileFacts {
   std::string path;
   LineCounts lines;
-  int64_t used = 0;     // lines that say something known
-  int64_t garbled = 0;  // lines with known words whose fields could not be read
+  int64_t used = 0;                    // lines that say something known
+  int64_t garbled = 0;                 // lines with known words whose fields could not be read
   std::vector<int64_t> garbled_lines;  // the first ten
 };
 
@@ -29,7 +29,7 @@ struct Analysis {
   std::vector<Request> requests;
   std::vector<Interval> intervals;
   int64_t request_count = 0, interval_count = 0;
-  int64_t without_timing = 0;  // requests that ended without a timing (cancelled)
+  int64_t without_timing = 0;                 // requests that ended without a timing (cancelled)
   std::vector<Contradiction> contradictions;  // the first kKeptFailures
   int64_t contradiction_count = 0;
   std::vector<Notice> notices;  // the first kKeptFailures
@@ -40,8 +40,8 @@ struct Analysis {
   static constexpr size_t kKept = 50'000, kKeptFailures = 1'000;
 };
 
-// Reads the files in order. Throws Error(bad_file) as read_lines does. progress: called now and then
-// with the bytes read so far.
+// Reads the files in order. Throws Error(bad_file) as read_lines does. progress: called now and
+// then with the bytes read so far.
 Analysis read_logs(std::span<const std::filesystem::path> files,
                    void (*progress)(int64_t bytes) = nullptr);
 // The same from memory, as one file called `name`.

@@ -33,8 +33,8 @@ void Collector::add(Request request) {
   Life& owner = life(request.life);
   request.ordinal = ++owner.requests;
   if (request.generated_tokens && request.decode_ms && request.decode_rate_printed) {
-    request.denominator =
-        find_denominator(*request.generated_tokens, *request.decode_ms, *request.decode_rate_printed);
+    request.denominator = find_denominator(*request.generated_tokens, *request.decode_ms,
+                                           *request.decode_rate_printed);
     ++owner.denominators[static_cast<size_t>(request.denominator)];
   }
   if (request.draft) {
@@ -96,8 +96,9 @@ void Collector::settle_life(size_t index) {
   owner.draft_length_proved = false;
   if (lengths.requests() == 0) return;
   const auto found = lengths.find();
-  const bool by_model = owner.speculation.empty() ||
-                        std::any_of(owner.speculation.begin(), owner.speculation.end(), is_model_drafter);
+  const bool by_model =
+      owner.speculation.empty() ||
+      std::any_of(owner.speculation.begin(), owner.speculation.end(), is_model_drafter);
   if (found && !found->proved && !by_model) {
     owner.draft_length_how = "n-gram drafts end where their match does: no fixed length";
     return;
@@ -113,7 +114,8 @@ void Collector::settle_life(size_t index) {
   owner.draft_length_how = fmt::format(
       "{} of {} rows drafted a whole multiple of {}{}, {}", found->agree, lengths.requests(),
       found->length,
-      found->with_cut > 0 ? fmt::format(", {} more but for drafts cut at the end", found->with_cut) : "",
+      found->with_cut > 0 ? fmt::format(", {} more but for drafts cut at the end", found->with_cut)
+                          : "",
       found->by_mean ? std::string("by the steps that their printed mean lengths give")
                      : fmt::format("which counts that have nothing to do with {} do with "
                                    "probability 10^{:.1f}",
@@ -128,12 +130,14 @@ void Collector::settle(Request& request, int64_t index) {
     if (owner.draft_length) narrow_steps(*request.draft, *owner.draft_length);
     longest = longest_draft(owner);
   }
-  // At its end a context holds the prompt, what was generated but for the last token, and what a stop cut
-  // off a draft. So end - (N - 1) - evaluated = cached + cut: without a draft it is cached, and where it
-  // is 0 both are.
+  // At its end a context holds the prompt, what was generated but for the last token, and what a
+  // stop cut off a draft. So end - (N - 1) - evaluated = cached + cut: without a draft it is
+  // cached, and where it is 0 both are.
   if (!request.cached_tokens && request.end_tokens && request.generated_tokens &&
-      request.evaluated_tokens && *request.generated_tokens >= 1 && !request.truncated.value_or(false)) {
-    const int64_t more = *request.end_tokens - (*request.generated_tokens - 1) - *request.evaluated_tokens;
+      request.evaluated_tokens && *request.generated_tokens >= 1 &&
+      !request.truncated.value_or(false)) {
+    const int64_t more =
+        *request.end_tokens - (*request.generated_tokens - 1) - *request.evaluated_tokens;
     if (more == 0 || (more > 0 && !request.draft)) {
       request.cached_tokens = more;
       request.cached_from = CachedFrom::end;
@@ -165,9 +169,11 @@ Analysis Collector::finish() {
     if (!owner.draft_length || !owner.draft_length_proved) continue;
     for (const Speculation& spec : owner.speculation) {
       const bool fixed = is_model_drafter(spec) && spec.p_min.value_or(0) == 0;
-      if (!spec.n_max || *spec.n_max == *owner.draft_length || owner.speculation.size() > 1) continue;
+      if (!spec.n_max || *spec.n_max == *owner.draft_length || owner.speculation.size() > 1)
+        continue;
       if (spec.clamped_to && *spec.clamped_to == *owner.draft_length) continue;
-      if (!fixed && *owner.draft_length < *spec.n_max) continue;  // a threshold, or n-grams that end
+      if (!fixed && *owner.draft_length < *spec.n_max)
+        continue;  // a threshold, or n-grams that end
       contradiction("draft_length", owner.first_line, -1,
                     fmt::format("{} was to draft {} tokens; {} were drafted a step ({})", spec.type,
                                 *spec.n_max, *owner.draft_length, owner.draft_length_how));
@@ -181,9 +187,10 @@ Analysis Collector::finish() {
   constexpr int64_t kMany = 500;
   const Totals& totals = analysis_.totals;
   if (totals.drafted >= kMany && totals.accepted == totals.drafted) {
-    notice("all_accepted", 0,
-           "every drafted token was accepted: the prompts repeat themselves, the drafter is the model "
-           "itself, or acceptance is not checked");
+    notice(
+        "all_accepted", 0,
+        "every drafted token was accepted: the prompts repeat themselves, the drafter is the model "
+        "itself, or acceptance is not checked");
   }
   std::stable_sort(analysis_.contradictions.begin(), analysis_.contradictions.end(),
                    [](const auto& a, const auto& b) { return a.line < b.line; });

@@ -17,8 +17,8 @@ class Collector {
   void add(Request request);
   void add(Interval interval);
   void contradiction(std::string id, int64_t line, int64_t request, std::string text);
+  // Said once a server; again it is only counted.
   void notice(std::string_view id, int64_t line, std::string_view text);
-  // A known notice again: only counted.
   void add_file(FileFacts facts) { analysis_.files.push_back(std::move(facts)); }
   void count_without_timing() { ++analysis_.without_timing; }
   int64_t next_request() const { return analysis_.request_count; }
@@ -32,7 +32,7 @@ class Collector {
   std::optional<int64_t> longest_draft(const Life& life) const;
 
   Analysis analysis_;
-  std::vector<DraftLengths> lengths_;  // by life
+  std::vector<DraftLengths> lengths_;                     // by life
   std::vector<std::pair<int64_t, std::string>> noticed_;  // (life, id), so that each is said once
 };
 

@@ -29,8 +29,9 @@ Split split_change(const Side& a, const Side& b) {
 Side side_of(const Analysis& analysis, const std::string& name) {
   const Totals& t = analysis.totals;
   if (t.requests == 0) {
-    throw Error(ExitCode::check_failed,
-                fmt::format("{}: no request with a decode timing; nothing to compare", shorten(name)));
+    throw Error(
+        ExitCode::check_failed,
+        fmt::format("{}: no request with a decode timing; nothing to compare", shorten(name)));
   }
   if (t.step_requests == 0 || t.step_ms <= 0) {
     throw Error(ExitCode::check_failed,
@@ -65,11 +66,12 @@ std::string compare_text(const std::string& name_a, const Side& a, const std::st
                          const Side& b, const Split& split) {
   std::string out = "          tok/s  tok/step   ms/step   context\n";
   for (const auto& [label, side] : {std::pair{"A", a}, std::pair{"B", b}}) {
-    out += fmt::format("  {} {:>11.2f} {:>9.3f} {:>9.3f} {:>9}\n", label, side.tok_s, side.tokens_per_step,
-                       side.ms_per_step, side.context ? fmt::format("{:.0f}", *side.context) : "-");
+    out += fmt::format("  {} {:>11.2f} {:>9.3f} {:>9.3f} {:>9}\n", label, side.tok_s,
+                       side.tokens_per_step, side.ms_per_step,
+                       side.context ? fmt::format("{:.0f}", *side.context) : "-");
   }
-  out += fmt::format("A is {}\nB is {}\n\nB / A = {:.4f}, ln {:+.4f}, of which\n", escape(name_a, 200),
-                     escape(name_b, 200), b.tok_s / a.tok_s, split.total);
+  out += fmt::format("A is {}\nB is {}\n\nB / A = {:.4f}, ln {:+.4f}, of which\n",
+                     escape(name_a, 200), escape(name_b, 200), b.tok_s / a.tok_s, split.total);
   const auto line = [&](std::string_view what, double part) {
     const std::optional<double> share = split.share(part);
     out += fmt::format("  {:<28} {:+.4f}  {:>6}  (tok/s x {:.4f})\n", what, part,

@@ -28,7 +28,8 @@ std::optional<int64_t> number_after(std::string_view text, std::string_view word
 size_t read_elapsed(std::string_view text, size_t at, int64_t& time_us) {
   size_t i = at;
   int64_t minutes = 0;
-  while (i < text.size() && is_digit(text[i]) && i - at < 9) minutes = minutes * 10 + (text[i++] - '0');
+  while (i < text.size() && is_digit(text[i]) && i - at < 9)
+    minutes = minutes * 10 + (text[i++] - '0');
   if (i == at) return 0;
   int64_t part[3] = {0, 0, 0};
   constexpr size_t kDigits[3] = {2, 3, 3};
@@ -61,7 +62,8 @@ std::string_view find_source(std::string_view left) {
   if (end > 0) {
     size_t bar = end;
     while (bar < left.size() && left[bar] == ' ') ++bar;
-    if (bar + 1 < left.size() && left[bar] == '|' && left[bar + 1] == ' ') return left.substr(0, end);
+    if (bar + 1 < left.size() && left[bar] == '|' && left[bar + 1] == ' ')
+      return left.substr(0, end);
   }
   // journald: "... unit[4242]: ".
   for (size_t close = left.find("]: "); close != std::string_view::npos;
@@ -99,20 +101,32 @@ bool unescape(std::string_view text, std::string& out) {
       continue;
     }
     switch (text[++i]) {
-      case 'n': out += '\n'; break;
-      case 't': out += '\t'; break;
-      case 'r': out += '\r'; break;
-      case 'b': out += '\b'; break;
-      case 'f': out += '\f'; break;
+      case 'n':
+        out += '\n';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case 'b':
+        out += '\b';
+        break;
+      case 'f':
+        out += '\f';
+        break;
       case 'u': {
         unsigned code = 0;
         const std::string_view digits = text.substr(i + 1, 4);
-        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+        const auto [end, error] =
+            std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
         if (error == std::errc{} && digits.size() == 4 && end == digits.data() + 4) i += 4;
         append_code_point(out, code);
         break;
       }
-      default: out += text[i];
+      default:
+        out += text[i];
     }
   }
   return false;

@@ -1,5 +1,6 @@
-// What stands to the left of a log line's own words, and what has to be taken off before they can be
-// looked for: colours, a JSON wrapper, the prefixes of docker, journald and of the server itself.
+// What stands to the left of a log line's own words, and what has to be taken off before they can
+// be looked for: colours, a JSON wrapper, the prefixes of docker, journald and of the server
+// itself.
 #pragma once
 
 #include <cstdint>

@@ -17,9 +17,9 @@ constexpr size_t kMaxLine = 64 << 10;
 struct LineCounts {
   int64_t bytes = 0;
   int64_t lines = 0;
-  int64_t cut = 0;          // longer than kMaxLine
-  int64_t with_nul = 0;     // among what was kept
-  int64_t crlf = 0;         // ended in \r\n
+  int64_t cut = 0;       // longer than kMaxLine
+  int64_t with_nul = 0;  // among what was kept
+  int64_t crlf = 0;      // ended in \r\n
   bool byte_order_mark = false;
   bool unfinished = false;  // the last line has no newline
 };
@@ -67,10 +67,10 @@ class LineCutter {
   void keep(std::string_view part);
 
   LineCounts counts_;
-  std::string carry_;    // the beginning of a line that a piece ended in
-  std::string mark_;     // of a byte-order mark, what was seen
+  std::string carry_;  // the beginning of a line that a piece ended in
+  std::string mark_;   // of a byte-order mark, what was seen
   bool at_start_ = true;
-  bool cut_ = false;     // the line in carry_ is longer than what was kept
+  bool cut_ = false;  // the line in carry_ is longer than what was kept
 };
 
 // Why the first bytes of a file cannot be a log's text, with what to do: "UTF-16 text; convert it

@@ -46,7 +46,8 @@ std::string generation_text(const Analysis& analysis) {
     for (const Life& life : analysis.lives) {
       if (life.engine != engine) continue;
       requests += life.requests;
-      for (size_t i = 0; i < 5; ++i) lines[i] += life.draft_lines[i], denominators[i] += life.denominators[i];
+      for (size_t i = 0; i < 5; ++i)
+        lines[i] += life.draft_lines[i], denominators[i] += life.denominators[i];
       if (life.build.empty()) continue;
       builds_differ |= !build.empty() && build != life.build;
       build = life.build;
@@ -57,7 +58,8 @@ std::string generation_text(const Analysis& analysis) {
     }
     if (requests == 0) continue;
     std::string part(engine);
-    if (!build.empty()) part += fmt::format(" {}", builds_differ ? "of several builds" : escape(build, 40));
+    if (!build.empty())
+      part += fmt::format(" {}", builds_differ ? "of several builds" : escape(build, 40));
     std::string drafts;
     for (size_t i = 1; i < 5; ++i) {
       if (lines[i] == 0) continue;

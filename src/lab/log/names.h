@@ -8,7 +8,7 @@
 
 namespace lockstep::lab::log {
 
-std::string_view name_of(DraftLine line);          // "1", "2", "2b", "3", "none"
+std::string_view name_of(DraftLine line);           // "1", "2", "2b", "3", "none"
 std::string_view name_of(Denominator denominator);  // "n", "n-1", "either", "neither", "unknown"
 std::string_view name_of(CachedFrom from);          // "log", "prompt", "end", ""
 std::string_view name_of(Witness witness);

@@ -109,8 +109,8 @@ void Parser::read(std::string_view whole, const JsonLine* wrapper) {
   if (text.find("] ") != std::string_view::npos && text.find(" | tid=") != std::string_view::npos) {
     line.source->keyed_lines = true;
   }
-  const bool start_line = word.kind == Kind::start_mark || word.kind == Kind::build ||
-                          word.kind == Kind::slots_init;
+  const bool start_line =
+      word.kind == Kind::start_mark || word.kind == Kind::build || word.kind == Kind::slots_init;
   if (start_line && word.kind != Kind::slots_init && !only_prefix(line.left)) return;
   clock(line, start_line);
   if (understand(word, line)) {
@@ -163,9 +163,10 @@ void Parser::clock(Line& line, bool start_line) {
   if (back && *now + kSecond < *last) {
     collector_.contradiction(
         "clock", line_number_, -1,
-        fmt::format("the server's clock goes back from {:.3f} to {:.3f} s without a start: lines are "
-                    "missing, or two servers write here",
-                    static_cast<double>(*last) / kSecond, static_cast<double>(*now) / kSecond));
+        fmt::format(
+            "the server's clock goes back from {:.3f} to {:.3f} s without a start: lines are "
+            "missing, or two servers write here",
+            static_cast<double>(*last) / kSecond, static_cast<double>(*now) / kSecond));
   }
   if (now) source.last_us = now;
 }
@@ -177,7 +178,8 @@ int64_t Parser::slot_number(const Line& line) const {
 Parser::Open& Parser::open_for(Line& line) {
   Source& source = *line.source;
   int64_t number = slot_number(line);
-  if (source.slots.size() >= kMaxSlots && source.slots.find(number) == source.slots.end()) number = -1;
+  if (source.slots.size() >= kMaxSlots && source.slots.find(number) == source.slots.end())
+    number = -1;
   Slot& slot = source.slots[number];
   const int64_t task = line.prefix.slot ? line.prefix.task.value_or(-1) : source.head_task;
   if (slot.open && task >= 0 && slot.open->request.task >= 0 && slot.open->request.task != task) {
@@ -294,7 +296,8 @@ bool Parser::positions(std::string_view text, std::vector<double>& out) {
   if (scan.maybe(")")) return scan.ok();
   do {
     double share = 0;
-    if (!scan.number(share).ok() || share < 0 || share > 1 || out.size() >= kMaxPositions) return false;
+    if (!scan.number(share).ok() || share < 0 || share > 1 || out.size() >= kMaxPositions)
+      return false;
     out.push_back(share);
   } while (scan.maybe(","));
   return scan.word(")").ok();
@@ -314,7 +317,8 @@ bool Parser::draft_line(Line& line) {
     draft.line = DraftLine::gen2b;
     if (!scan.number(mean).ok()) return false;
     draft.printed_mean = mean;
-    if (scan.maybe(", acceptance rate per position =") && !positions(scan.rest(), draft.per_position)) {
+    if (scan.maybe(", acceptance rate per position =") &&
+        !positions(scan.rest(), draft.per_position)) {
       return false;
     }
   } else if (scan.maybe(", mean len =")) {
@@ -337,7 +341,10 @@ bool Parser::statistics(Line& line) {
   int64_t begins = 0, calls = 0, drafts = 0, accepted_drafts = 0;
   Statistics now;
   scan.integer(begins).integer(calls).integer(now.steps).word(", #gen drafts =").integer(drafts);
-  scan.word(", #acc drafts =").integer(accepted_drafts).word(", #gen tokens =").integer(now.drafted);
+  scan.word(", #acc drafts =")
+      .integer(accepted_drafts)
+      .word(", #gen tokens =")
+      .integer(now.drafted);
   scan.word(", #acc tokens =").integer(now.accepted);
   if (!scan.ok()) return false;
   Scan times(scan.rest());
@@ -379,7 +386,8 @@ bool Parser::selected(Line& line) {
   if (similar) {
     const size_t equals = line.rest.find(" = ");
     double value = 0;
-    if (equals == std::string_view::npos || !Scan(line.rest.substr(equals + 3)).number(value).ok()) {
+    if (equals == std::string_view::npos ||
+        !Scan(line.rest.substr(equals + 3)).number(value).ok()) {
       return false;
     }
     slot.similarity = value;
@@ -488,7 +496,8 @@ bool Parser::understand(const Word& word, Line& line) {
       if (Open* open = open_if(line)) open->request.graphs_reused = n;
       return true;
     }
-    case Kind::draft_line: return draft_line(line);
+    case Kind::draft_line:
+      return draft_line(line);
     case Kind::positions: {
       std::vector<double> shares;
       if (!positions(line.rest, shares)) return false;
@@ -496,12 +505,15 @@ bool Parser::understand(const Word& word, Line& line) {
       if (open && open->request.draft) open->request.draft->per_position = std::move(shares);
       return true;
     }
-    case Kind::statistics: return statistics(line);
-    case Kind::selected_slot: return selected(line);
+    case Kind::statistics:
+      return statistics(line);
+    case Kind::selected_slot:
+      return selected(line);
     case Kind::processing: {
       if (!line.prefix.slot) return false;
       source.ready = true;
-      if (source.slots.size() >= kMaxSlots && !source.slots.contains(*line.prefix.slot)) return true;
+      if (source.slots.size() >= kMaxSlots && !source.slots.contains(*line.prefix.slot))
+        return true;
       Slot& slot = source.slots[*line.prefix.slot];
       close(source, slot);
       Open& open = open_for(line);
@@ -539,12 +551,14 @@ bool Parser::understand(const Word& word, Line& line) {
       int64_t n = 0;
       if (!Scan(line.rest).integer(n).ok()) {
         const size_t p0 = line.text.find(" p0=");
-        if (p0 == std::string_view::npos || !Scan(line.text.substr(p0 + 4)).integer(n).ok()) return false;
+        if (p0 == std::string_view::npos || !Scan(line.text.substr(p0 + 4)).integer(n).ok())
+          return false;
       }
       set_cached(open_for(line).request, n);
       return true;
     }
-    case Kind::evaluate_one: return true;
+    case Kind::evaluate_one:
+      return true;
     case Kind::checkpoint_restored:
       add_witness(open_for(line).request, Witness::checkpoint);
       return true;
@@ -566,7 +580,8 @@ bool Parser::understand(const Word& word, Line& line) {
     case Kind::slot_released:
       if (Open* open = open_if(line)) close(source, source.slots[open->request.slot]);
       return true;
-    case Kind::start_mark: return true;
+    case Kind::start_mark:
+      return true;
     case Kind::ready_mark:
       source.ready = true;
       return true;
@@ -585,10 +600,12 @@ bool Parser::understand(const Word& word, Line& line) {
       Life& owner = life(source);
       const std::string_view type = line.rest.substr(0, line.rest.find('\''));
       if (type.empty() || type.size() > 40) return false;
-      if (owner.speculation.size() < kMaxPositions) owner.speculation.push_back({std::string(type), {}, {}, {}, {}});
+      if (owner.speculation.size() < kMaxPositions)
+        owner.speculation.push_back({std::string(type), {}, {}, {}, {}});
       return true;
     }
-    case Kind::spec_limits: return spec_limits(line);
+    case Kind::spec_limits:
+      return spec_limits(line);
     case Kind::spec_size_m: {
       int64_t n = 0;
       if (!Scan(line.rest).integer(n).ok()) return false;
@@ -603,12 +620,15 @@ bool Parser::understand(const Word& word, Line& line) {
       if (!scan.ok()) return false;
       Life& owner = life(source);
       if (!owner.speculation.empty()) owner.speculation.back().clamped_to = to;
-      collector_.notice("draft_clamped", line_number_,
-                        fmt::format("the drafter was trained for {} tokens: drafts are cut to {}", block, to));
+      collector_.notice(
+          "draft_clamped", line_number_,
+          fmt::format("the drafter was trained for {} tokens: drafts are cut to {}", block, to));
       return true;
     }
-    case Kind::vllm_spec: return vllm_spec(line);
-    case Kind::vllm_engine: return vllm_engine(line);
+    case Kind::vllm_spec:
+      return vllm_spec(line);
+    case Kind::vllm_engine:
+      return vllm_engine(line);
     case Kind::vllm_limit: {
       int64_t n = 0;
       if (!Scan(line.rest).integer(n).ok()) return false;
@@ -628,7 +648,8 @@ bool Parser::understand(const Word& word, Line& line) {
 
 namespace {
 
-void add_file(Collector& collector, const Parser& parser, std::string path, const LineCounts& lines) {
+void add_file(Collector& collector, const Parser& parser, std::string path,
+              const LineCounts& lines) {
   FileFacts facts;
   facts.path = std::move(path);
   facts.lines = lines;

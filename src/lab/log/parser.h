@@ -1,5 +1,5 @@
-// From a log's lines to requests: a line is known by its fixed words (words.h), its slot and task are
-// read to the left of them, and what a slot has said since its request began is put together.
+// From a log's lines to requests: a line is known by its fixed words (words.h), its slot and task
+// are read to the left of them, and what a slot has said since its request began is put together.
 #pragma once
 
 #include <cstdint>

@@ -143,7 +143,8 @@ void Depths::add(const Request& r) {
   const std::optional<int64_t> n_steps = decode_steps(r);
   if (n_steps && *n_steps > 0) step_ms_.add(*context, *r.decode_ms / static_cast<double>(*n_steps));
   if (r.draft && r.draft->drafted > 0) {
-    const double share = static_cast<double>(r.draft->accepted) / static_cast<double>(r.draft->drafted);
+    const double share =
+        static_cast<double>(r.draft->accepted) / static_cast<double>(r.draft->drafted);
     acceptance_.add(*context, share);
     rate_by_acceptance_.add(share, *tok_s);
   }
@@ -154,7 +155,8 @@ std::vector<Bucket> Depths::buckets() const {
   double from = 0, to = 1024;
   for (size_t i = 0; i < kBuckets; ++i) {
     if (totals_[i].requests > 0) {
-      out.push_back({from, i + 1 == kBuckets ? std::numeric_limits<double>::infinity() : to, totals_[i]});
+      out.push_back(
+          {from, i + 1 == kBuckets ? std::numeric_limits<double>::infinity() : to, totals_[i]});
     }
     from = to;
     to *= 2;

@@ -34,7 +34,9 @@ class Fit {
   std::optional<double> slope_error() const;
 
  private:
-  bool spread(double s, double mean) const { return s > 1e-18 * (1 + mean * mean) * static_cast<double>(n_); }
+  bool spread(double s, double mean) const {
+    return s > 1e-18 * (1 + mean * mean) * static_cast<double>(n_);
+  }
   int64_t n_ = 0;
   double mean_x_ = 0, mean_y_ = 0, sxx_ = 0, syy_ = 0, sxy_ = 0;
 };
@@ -90,10 +92,10 @@ struct Bucket {
 class Depths {
  public:
   void add(const Request& request);
-  std::vector<Bucket> buckets() const;  // those that hold a request
-  const Fit& rate() const { return rate_; }               // tok/s over context
-  const Fit& step_ms() const { return step_ms_; }         // ms a step over context
-  const Fit& acceptance() const { return acceptance_; }   // share accepted over context
+  std::vector<Bucket> buckets() const;                   // those that hold a request
+  const Fit& rate() const { return rate_; }              // tok/s over context
+  const Fit& step_ms() const { return step_ms_; }        // ms a step over context
+  const Fit& acceptance() const { return acceptance_; }  // share accepted over context
   const Fit& rate_by_acceptance() const { return rate_by_acceptance_; }
 
  private:

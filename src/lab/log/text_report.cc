@@ -20,7 +20,8 @@ std::string or_dash(const std::optional<T>& value, const char* format) {
 }
 
 std::string range_text(Range range) {
-  return range.known() ? fmt::format("{}", range.low) : fmt::format("{}..{}", range.low, range.high);
+  return range.known() ? fmt::format("{}", range.low)
+                       : fmt::format("{}..{}", range.low, range.high);
 }
 
 std::string warmth(const Request& r) {
@@ -37,7 +38,8 @@ std::string count_of(int64_t n, std::string_view one) {
 std::string files_text(const Analysis& a) {
   std::string out;
   for (const FileFacts& file : a.files) {
-    out += fmt::format("{}: {}, {} used", escape(file.path, 200), count_of(file.lines.lines, "line"), file.used);
+    out += fmt::format("{}: {}, {} used", escape(file.path, 200),
+                       count_of(file.lines.lines, "line"), file.used);
     std::string odd;
     const auto say = [&odd](int64_t n, std::string_view what) {
       if (n > 0) odd += fmt::format(", {} {}", n, what);
@@ -49,8 +51,9 @@ std::string files_text(const Analysis& a) {
     if (file.lines.byte_order_mark) odd += ", byte-order mark";
     out += odd;
     if (!file.garbled_lines.empty()) {
-      out += fmt::format(" (line {}{})", fmt::join(file.garbled_lines, ", "),
-                         file.garbled > static_cast<int64_t>(file.garbled_lines.size()) ? ", ..." : "");
+      out += fmt::format(
+          " (line {}{})", fmt::join(file.garbled_lines, ", "),
+          file.garbled > static_cast<int64_t>(file.garbled_lines.size()) ? ", ..." : "");
     }
     out += "\n";
   }
@@ -67,13 +70,14 @@ std::string lives_text(const Analysis& a) {
       break;
     }
     out += fmt::format("server {}: {}{}, from line {}{}", i + 1, life.engine,
-                       life.source.empty() ? "" : " (" + escape(life.source, 60) + ")", life.first_line,
-                       life.started_here ? "" : ", already running");
+                       life.source.empty() ? "" : " (" + escape(life.source, 60) + ")",
+                       life.first_line, life.started_here ? "" : ", already running");
     if (life.engine != "vllm") out += ", " + count_of(life.requests, "request");
     if (life.n_slots) out += ", " + count_of(*life.n_slots, "slot");
     out += "\n";
     for (const Speculation& spec : life.speculation) {
-      out += fmt::format("  drafts by {}", spec.type.empty() ? "(not named)" : escape(spec.type, 40));
+      out +=
+          fmt::format("  drafts by {}", spec.type.empty() ? "(not named)" : escape(spec.type, 40));
       if (spec.n_max) out += fmt::format(", up to {} tokens asked for", *spec.n_max);
       if (spec.clamped_to) out += fmt::format(", cut to {}", *spec.clamped_to);
       if (spec.n_min.value_or(0) > 0) out += fmt::format(", at least {}", *spec.n_min);
@@ -105,7 +109,8 @@ std::string requests_text(const Analysis& a) {
       "accepted/drafted  steps  mean len  tok/step  ms/step\n";
   for (size_t i = 0; i < a.requests.size(); ++i) {
     if (i == kShownRequests) {
-      out += fmt::format("  ... {} more rows; --json has them\n", a.request_count - static_cast<int64_t>(i));
+      out += fmt::format("  ... {} more rows; --json has them\n",
+                         a.request_count - static_cast<int64_t>(i));
       break;
     }
     const Request& r = a.requests[i];
@@ -120,14 +125,15 @@ std::string requests_text(const Analysis& a) {
     if (r.draft && r.draft->steps.known()) {
       mean = 1 + static_cast<double>(r.draft->accepted) / static_cast<double>(r.draft->steps.low);
     }
-    out += fmt::format("{:>5} {:>5} {:>4} {:>8} {:>12} {:>11} {:>10} {:>10}  {:>10}  {:>16} {:>6} {:>9} {:>9} {:>8}\n",
-                       i + 1, r.slot < 0 ? "-" : std::to_string(r.slot),
-                       r.task < 0 ? "-" : std::to_string(r.task), or_dash(r.prompt_tokens, "{}"), warmth(r),
-                       *r.generated_tokens, or_dash(rate, "{:.2f}"), or_dash(all, "{:.2f}"),
-                       name_of(r.denominator),
-                       r.draft ? fmt::format("{}/{}", r.draft->accepted, r.draft->drafted) : "-",
-                       r.draft ? range_text(r.draft->steps) : "-", or_dash(mean, "{:.2f}"),
-                       or_dash(tokens_a_step, "{:.2f}"), or_dash(ms_a_step, "{:.2f}"));
+    out += fmt::format(
+        "{:>5} {:>5} {:>4} {:>8} {:>12} {:>11} {:>10} {:>10}  {:>10}  {:>16} {:>6} {:>9} {:>9} "
+        "{:>8}\n",
+        i + 1, r.slot < 0 ? "-" : std::to_string(r.slot), r.task < 0 ? "-" : std::to_string(r.task),
+        or_dash(r.prompt_tokens, "{}"), warmth(r), *r.generated_tokens, or_dash(rate, "{:.2f}"),
+        or_dash(all, "{:.2f}"), name_of(r.denominator),
+        r.draft ? fmt::format("{}/{}", r.draft->accepted, r.draft->drafted) : "-",
+        r.draft ? range_text(r.draft->steps) : "-", or_dash(mean, "{:.2f}"),
+        or_dash(tokens_a_step, "{:.2f}"), or_dash(ms_a_step, "{:.2f}"));
   }
   return out;
 }
@@ -136,27 +142,34 @@ std::string totals_text(const Analysis& a) {
   const Totals& t = a.totals;
   std::string out = "\n";
   if (t.requests > 0) {
-    out += fmt::format("requests             {}: {} cold, {} warm, {} unknown{}{}\n", t.requests, t.cold, t.warm,
-                       t.unknown_warmth,
-                       t.beside_other_slots > 0 ? fmt::format(", {} beside another slot", t.beside_other_slots) : "",
-                       a.without_timing > 0 ? fmt::format("; {} more ended without a timing", a.without_timing) : "");
+    out += fmt::format(
+        "requests             {}: {} cold, {} warm, {} unknown{}{}\n", t.requests, t.cold, t.warm,
+        t.unknown_warmth,
+        t.beside_other_slots > 0 ? fmt::format(", {} beside another slot", t.beside_other_slots)
+                                 : "",
+        a.without_timing > 0 ? fmt::format("; {} more ended without a timing", a.without_timing)
+                             : "");
     out += fmt::format("prompt               {} tok/s ({} tokens evaluated in {:.0f} ms)\n",
                        or_dash(t.prompt_tok_s(), "{:.2f}"), t.prompt_tokens_evaluated, t.prompt_ms);
-    out += fmt::format("decode               {} tok/s over n-1, {} over n ({} tokens in {:.0f} ms)\n",
-                       or_dash(t.decode_tok_s(), "{:.2f}"), or_dash(t.decode_tok_s_all(), "{:.2f}"),
-                       t.generated_tokens, t.decode_ms);
+    out +=
+        fmt::format("decode               {} tok/s over n-1, {} over n ({} tokens in {:.0f} ms)\n",
+                    or_dash(t.decode_tok_s(), "{:.2f}"), or_dash(t.decode_tok_s_all(), "{:.2f}"),
+                    t.generated_tokens, t.decode_ms);
   }
   if (t.step_requests > 0 && t.step_requests + t.one_token >= t.requests) {
     const double tokens = *t.tokens_per_step(), ms = *t.ms_per_step();
-    out += fmt::format("a step               {:.3f} tokens, {:.3f} ms; {:.3f} / {:.3f} = {:.3f} ms a token\n",
-                       tokens, ms, ms, tokens, ms / tokens);
+    out += fmt::format(
+        "a step               {:.3f} tokens, {:.3f} ms; {:.3f} / {:.3f} = {:.3f} ms a token\n",
+        tokens, ms, ms, tokens, ms / tokens);
   } else if (t.step_requests > 0) {
-    out += fmt::format("a step               {:.3f} tokens, {:.3f} ms (the {} of {} rows whose steps are known)\n",
-                       *t.tokens_per_step(), *t.ms_per_step(), t.step_requests, t.requests);
+    out += fmt::format(
+        "a step               {:.3f} tokens, {:.3f} ms (the {} of {} rows whose steps are known)\n",
+        *t.tokens_per_step(), *t.ms_per_step(), t.step_requests, t.requests);
   }
   if (t.drafted > 0) {
-    out += fmt::format("drafting             {} accepted of {} drafted = {:.5f}, in {} verify steps",
-                       t.accepted, t.drafted, *t.acceptance(), range_text({t.verify_low, t.verify_high}));
+    out += fmt::format(
+        "drafting             {} accepted of {} drafted = {:.5f}, in {} verify steps", t.accepted,
+        t.drafted, *t.acceptance(), range_text({t.verify_low, t.verify_high}));
     if (t.mean_accepted_len()) out += fmt::format(", mean length {:.3f}", *t.mean_accepted_len());
     out += "\n";
     if (t.position_requests > 0) {
@@ -172,8 +185,9 @@ std::string totals_text(const Analysis& a) {
       out += "accepted by position not in this log (llama-server prints it with -lv 4)\n";
     }
     if (t.draft_ms_drafted > 0) {
-      out += fmt::format("drafting costs       {:.3f} ms a drafted token, by the statistics lines\n",
-                         t.draft_ms / static_cast<double>(t.draft_ms_drafted));
+      out +=
+          fmt::format("drafting costs       {:.3f} ms a drafted token, by the statistics lines\n",
+                      t.draft_ms / static_cast<double>(t.draft_ms_drafted));
     }
   }
   return out;
@@ -183,19 +197,22 @@ std::string depths_text(const Analysis& a) {
   const std::vector<Bucket> buckets = a.depths.buckets();
   if (buckets.empty()) return "";
   std::string out =
-      "\nby mean context while decoding\n       context     rows    tok/s  acceptance  tok/step   ms/step\n";
+      "\nby mean context while decoding\n       context     rows    tok/s  acceptance  tok/step   "
+      "ms/step\n";
   for (const Bucket& b : buckets) {
     out += fmt::format("  {:>12} {:>8} {:>8} {:>11} {:>9} {:>9}\n",
                        std::isinf(b.to) ? fmt::format(">= {}k", b.from / 1024)
                                         : fmt::format("{:g}k-{:g}k", b.from / 1024, b.to / 1024),
                        b.totals.requests, or_dash(b.totals.decode_tok_s(), "{:.2f}"),
-                       or_dash(b.totals.acceptance(), "{:.3f}"), or_dash(b.totals.tokens_per_step(), "{:.2f}"),
+                       or_dash(b.totals.acceptance(), "{:.3f}"),
+                       or_dash(b.totals.tokens_per_step(), "{:.2f}"),
                        or_dash(b.totals.ms_per_step(), "{:.2f}"));
   }
-  const auto line = [&out](std::string_view what, const Fit& fit, std::string_view unit, double scale) {
+  const auto line = [&out](std::string_view what, const Fit& fit, std::string_view unit,
+                           double scale) {
     if (!fit.correlation()) return;
-    out += fmt::format("  {:<34} r = {:+.3f}, slope {:+.4g} {} (n = {})\n", what, *fit.correlation(),
-                       *fit.slope() * scale, unit, fit.n());
+    out += fmt::format("  {:<34} r = {:+.3f}, slope {:+.4g} {} (n = {})\n", what,
+                       *fit.correlation(), *fit.slope() * scale, unit, fit.n());
   };
   line("tok/s over context", a.depths.rate(), "tok/s per 1k", 1024);
   line("ms a step over context", a.depths.step_ms(), "ms per 1k", 1024);
@@ -219,7 +236,8 @@ std::string text_report(const Analysis& a) {
       const Notice& n = a.notices[i];
       out += fmt::format("  line {}: {}: {}\n", n.line, n.id, n.text);
     }
-    if (a.notices.size() > kShownFailures) out += fmt::format("  ... {} more\n", a.notices.size() - kShownFailures);
+    if (a.notices.size() > kShownFailures)
+      out += fmt::format("  ... {} more\n", a.notices.size() - kShownFailures);
   }
   if (a.contradiction_count == 0) {
     out += "\nno contradictions\n";
@@ -230,7 +248,8 @@ std::string text_report(const Analysis& a) {
       out += fmt::format("  line {}: {}: {}\n", c.line, c.id, escape(c.text, 400));
     }
     if (a.contradiction_count > static_cast<int64_t>(kShownFailures)) {
-      out += fmt::format("  ... {} more\n", a.contradiction_count - static_cast<int64_t>(kShownFailures));
+      out += fmt::format("  ... {} more\n",
+                         a.contradiction_count - static_cast<int64_t>(kShownFailures));
     }
   }
   return out;

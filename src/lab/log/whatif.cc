@@ -12,18 +12,20 @@
 namespace lockstep::lab::log {
 namespace {
 
-constexpr size_t kClusters = 1000;   // more rows are put together, so that a long log takes no longer
+constexpr size_t kClusters =
+    1000;  // more rows are put together, so that a long log takes no longer
 constexpr int kResamples = 2000;
-constexpr size_t kFewRows = 8;       // below this a resample of rows says little
+constexpr size_t kFewRows = 8;  // below this a resample of rows says little
 
 [[noreturn]] void cannot(std::string_view why) {
-  throw Error(ExitCode::check_failed, fmt::format("what other depths give cannot be said: {}", why));
+  throw Error(ExitCode::check_failed,
+              fmt::format("what other depths give cannot be said: {}", why));
 }
 
 // What a row (or several) adds to the sums that a prediction is made of.
 struct Cluster {
-  double verify = 0;    // steps with a draft
-  double steps = 0;     // all steps
+  double verify = 0;  // steps with a draft
+  double steps = 0;   // all steps
   double ms = 0;
   double accepted = 0;
   std::vector<double> by_position;  // steps with the i-th accepted
@@ -48,7 +50,9 @@ struct Cluster {
 std::vector<Cluster> clusters_of(const Analysis& analysis, bool positions) {
   std::vector<Cluster> out;
   for (const Request& r : analysis.requests) {
-    if (!r.draft || !r.draft->steps.known() || r.draft->steps.low < 1 || !r.decode_ms || *r.decode_ms <= 0) continue;
+    if (!r.draft || !r.draft->steps.known() || r.draft->steps.low < 1 || !r.decode_ms ||
+        *r.decode_ms <= 0)
+      continue;
     if (positions && r.draft->per_position.empty()) continue;
     const std::optional<int64_t> n_steps = decode_steps(r);
     if (!n_steps || *n_steps < 1) continue;
@@ -87,7 +91,8 @@ std::vector<double> shares(const Cluster& sum, int64_t depth, Tail tail) {
   while (!out.empty() && out.back() <= 0) out.pop_back();
   const size_t known = out.size();
   const double last = known > 0 ? out[known - 1] : 0;
-  const double ratio = known > 1 && out[known - 2] > 0 ? std::min(1.0, last / out[known - 2]) : last;
+  const double ratio =
+      known > 1 && out[known - 2] > 0 ? std::min(1.0, last / out[known - 2]) : last;
   double next = last;
   while (static_cast<int64_t>(out.size()) < depth) {
     next = tail == Tail::none ? 0 : tail == Tail::same ? next : next * ratio;
@@ -100,7 +105,8 @@ std::vector<double> assumed_shares(double mean, int64_t n, int64_t depth, bool g
   std::vector<double> out;
   const double q = geometric ? geometric_ratio(mean, n) : 0;
   const double flat = std::min(1.0, mean / static_cast<double>(n));
-  for (int64_t i = 1; i <= depth; ++i) out.push_back(geometric ? std::pow(q, static_cast<double>(i)) : flat);
+  for (int64_t i = 1; i <= depth; ++i)
+    out.push_back(geometric ? std::pow(q, static_cast<double>(i)) : flat);
   return out;
 }
 
@@ -111,7 +117,8 @@ struct Model {
   }
 };
 
-double rate_at(std::span<const double> per_position, int64_t depth, double drafted_share, const Model& model) {
+double rate_at(std::span<const double> per_position, int64_t depth, double drafted_share,
+               const Model& model) {
   const double tokens = 1 + drafted_share * (tokens_at(per_position, depth) - 1);
   return tokens * 1000 / model.ms(static_cast<double>(depth), drafted_share);
 }
@@ -140,7 +147,8 @@ std::optional<Model> fitted_cost(const Analysis& analysis) {
   for (const Request& r : analysis.requests) {
     const std::optional<int64_t> steps = decode_steps(r);
     if (!steps || *steps < 16 || !r.decode_ms || *r.decode_ms <= 0) continue;
-    const double drafted = r.draft ? static_cast<double>(r.draft->drafted) / static_cast<double>(*steps) : 0;
+    const double drafted =
+        r.draft ? static_cast<double>(r.draft->drafted) / static_cast<double>(*steps) : 0;
     least = std::min(least, drafted);
     most = std::max(most, drafted);
     fit.add(drafted, *r.decode_ms / static_cast<double>(*steps));
@@ -155,8 +163,8 @@ std::optional<Model> fitted_cost(const Analysis& analysis) {
   return model;
 }
 
-Model cost_model(const Analysis& analysis, const StepCost& given, double ms_per_step, double drafted_per_step,
-                 std::vector<std::string>& assumptions) {
+Model cost_model(const Analysis& analysis, const StepCost& given, double ms_per_step,
+                 double drafted_per_step, std::vector<std::string>& assumptions) {
   Model model;
   const std::optional<Model> fitted = fitted_cost(analysis);
   const Totals& t = analysis.totals;
@@ -165,17 +173,21 @@ Model cost_model(const Analysis& analysis, const StepCost& given, double ms_per_
     model.draft_ms = *given.draft_ms;
   } else if (t.draft_ms_drafted > 0) {
     model.draft_ms = t.draft_ms / static_cast<double>(t.draft_ms_drafted);
-    assumptions.push_back(fmt::format("drafting a token costs {:.3f} ms, as the statistics lines of the log say",
-                                      model.draft_ms));
+    assumptions.push_back(
+        fmt::format("drafting a token costs {:.3f} ms, as the statistics lines of the log say",
+                    model.draft_ms));
   } else if (fitted) {
     model.draft_ms = fitted->draft_ms;
     drafting_fitted = true;
-    assumptions.push_back(fmt::format("a drafted token costs {:.3f} ms, its row in the pass included, by the rows "
-                                      "of different lengths in the log",
-                                      model.draft_ms));
+    assumptions.push_back(
+        fmt::format("a drafted token costs {:.3f} ms, its row in the pass included, by the rows "
+                    "of different lengths in the log",
+                    model.draft_ms));
   } else {
-    cannot("the log has one draft length and no statistics lines, so that the cost of another is not in it; "
-           "give --draft-ms (drafting one token) and --verify-ms (a pass of one row)");
+    cannot(
+        "the log has one draft length and no statistics lines, so that the cost of another is not "
+        "in it; "
+        "give --draft-ms (drafting one token) and --verify-ms (a pass of one row)");
   }
   if (given.row_ms) {
     model.row_ms = *given.row_ms;
@@ -189,12 +201,13 @@ Model cost_model(const Analysis& analysis, const StepCost& given, double ms_per_
   } else {
     model.verify_ms = ms_per_step - drafted_per_step * (model.draft_ms + model.row_ms);
     if (model.verify_ms <= 0) {
-      cannot(fmt::format("a step of the log takes {:.3f} ms, less than its {:.2f} drafted tokens at {:.3f} ms; "
-                         "check --draft-ms",
-                         ms_per_step, drafted_per_step, model.draft_ms + model.row_ms));
+      cannot(fmt::format(
+          "a step of the log takes {:.3f} ms, less than its {:.2f} drafted tokens at {:.3f} ms; "
+          "check --draft-ms",
+          ms_per_step, drafted_per_step, model.draft_ms + model.row_ms));
     }
-    assumptions.push_back(fmt::format("a pass costs what the log's step leaves after drafting: {:.3f} ms",
-                                      model.verify_ms));
+    assumptions.push_back(fmt::format(
+        "a pass costs what the log's step leaves after drafting: {:.3f} ms", model.verify_ms));
   }
   return model;
 }
@@ -223,12 +236,15 @@ double geometric_ratio(double mean, int64_t n) {
 Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const StepCost& given) {
   const Totals& totals = analysis.totals;
   if (totals.drafted == 0) cannot("the log has no drafts");
-  if (totals.requests == 0) cannot("the log has no requests with a time (vLLM's intervals have none)");
+  if (totals.requests == 0)
+    cannot("the log has no requests with a time (vLLM's intervals have none)");
   Whatif out;
   out.positions_known = totals.position_requests > 0;
   const std::vector<Cluster> clusters = clusters_of(analysis, out.positions_known);
   if (clusters.empty()) {
-    cannot("the number of verify steps is not known: no mean length is printed, and no draft length proved");
+    cannot(
+        "the number of verify steps is not known: no mean length is printed, and no draft length "
+        "proved");
   }
   const Cluster sum = sum_of(clusters);
   out.verify_steps = static_cast<int64_t>(sum.verify);
@@ -245,7 +261,9 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
     const auto known = static_cast<int64_t>(shares(sum, 0, Tail::none).size());
     out.log_depth = std::max<int64_t>(1, known);
   } else if (out.log_depth == 0) {
-    cannot("its drafts have no fixed length, and it has no acceptance by position (llama-server -lv 4 prints it)");
+    cannot(
+        "its drafts have no fixed length, and it has no acceptance by position (llama-server -lv 4 "
+        "prints it)");
   }
   const double ms_per_step = sum.ms / sum.steps;
   double drafted = 0, drafted_steps = 0;
@@ -276,14 +294,16 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
     lower = shares(sum, deepest, Tail::none);
     upper = shares(sum, deepest, Tail::same);
     if (deepest > out.log_depth) {
-      out.assumptions.push_back(fmt::format(
-          "beyond {} drafted tokens acceptance falls on as at the last one; the interval goes from none to as "
-          "many as there",
-          out.log_depth));
+      out.assumptions.push_back(
+          fmt::format("beyond {} drafted tokens acceptance falls on as at the last one; the "
+                      "interval goes from none to as "
+                      "many as there",
+                      out.log_depth));
     }
   } else {
     central = assumed_shares(out.mean_accepted, out.log_depth, deepest, true);
-    const std::vector<double> flat = assumed_shares(out.mean_accepted, out.log_depth, deepest, false);
+    const std::vector<double> flat =
+        assumed_shares(out.mean_accepted, out.log_depth, deepest, false);
     int64_t best[2] = {0, 0};
     double best_rate[2] = {0, 0};
     for (const int64_t depth : all) {
@@ -293,13 +313,15 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
       }
     }
     if (best[0] != best[1]) {
-      cannot(fmt::format("the log has no acceptance by position, and that decides: if it falls geometrically "
-                         "depth {} is best ({:.2f} tok/s), if drafts are accepted whole or not at all depth {} "
-                         "({:.2f}); record a log with llama-server -lv 4",
-                         best[0], best_rate[0], best[1], best_rate[1]));
+      cannot(fmt::format(
+          "the log has no acceptance by position, and that decides: if it falls geometrically "
+          "depth {} is best ({:.2f} tok/s), if drafts are accepted whole or not at all depth {} "
+          "({:.2f}); record a log with llama-server -lv 4",
+          best[0], best_rate[0], best[1], best_rate[1]));
     }
     out.assumptions.push_back(
-        "acceptance by position is not in the log: the figures are for a geometric fall, the interval reaches to "
+        "acceptance by position is not in the log: the figures are for a geometric fall, the "
+        "interval reaches to "
         "drafts that are accepted whole or not at all; the best depth is the same for both");
     lower = central;
     upper = flat;
@@ -309,11 +331,13 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
   // Sampling error of every depth's rate.
   std::vector<std::vector<double>> low_draws(all.size()), high_draws(all.size());
   if (clusters.size() >= kFewRows) {
-    out.assumptions.push_back(fmt::format("intervals: 95 %, {} resamples of {} rows", kResamples, clusters.size()));
+    out.assumptions.push_back(
+        fmt::format("intervals: 95 %, {} resamples of {} rows", kResamples, clusters.size()));
     Draws draws;
     for (int i = 0; i < kResamples; ++i) {
       Cluster again;
-      for (size_t k = 0; k < clusters.size(); ++k) again.add(clusters[draws.below(clusters.size())]);
+      for (size_t k = 0; k < clusters.size(); ++k)
+        again.add(clusters[draws.below(clusters.size())]);
       Model costs = model;
       if (!given.verify_ms) {
         costs.verify_ms = std::max(1e-6, model.verify_ms * (again.ms / again.steps) / ms_per_step);
@@ -335,9 +359,10 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
       }
     }
   } else {
-    out.assumptions.push_back(fmt::format("intervals: 95 %, by the spread of the accepted length over {} verify "
-                                          "steps; {} rows are too few to say how rows differ",
-                                          out.verify_steps, clusters.size()));
+    out.assumptions.push_back(
+        fmt::format("intervals: 95 %, by the spread of the accepted length over {} verify "
+                    "steps; {} rows are too few to say how rows differ",
+                    out.verify_steps, clusters.size()));
   }
   double best_rate = 0;
   for (size_t d = 0; d < all.size(); ++d) {
@@ -349,7 +374,8 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
     p.tok_s = p.tokens_per_step * 1000 / p.ms_per_step;
     if (!low_draws[d].empty()) {
       const auto quantile = [](std::vector<double>& values, double q) {
-        const auto at = values.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
+        const auto at = values.begin() +
+                        static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
         std::nth_element(values.begin(), at, values.end());
         return *at;
       };
@@ -364,7 +390,8 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
           square += static_cast<double>(2 * i - 1) * s[static_cast<size_t>(i - 1)];
         }
         const double error = std::sqrt(std::max(0.0, square - mean * mean) / sum.verify);
-        const double accepted = std::clamp(mean + sign * 1.96 * error, 0.0, static_cast<double>(p.depth));
+        const double accepted =
+            std::clamp(mean + sign * 1.96 * error, 0.0, static_cast<double>(p.depth));
         return (1 + out.drafted_share * accepted) * 1000 / p.ms_per_step;
       };
       p.tok_s_low = std::min({p.tok_s, bound(lower, -1), bound(upper, -1)});
@@ -377,15 +404,17 @@ Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const 
 }
 
 std::string whatif_text(const Whatif& w) {
-  std::string out = fmt::format("the log: drafts of {}, {:.3f} accepted a verify step in {} of them, {:.2f} tok/s\n",
-                                w.log_depth, w.mean_accepted, w.verify_steps, w.measured_tok_s);
-  out += fmt::format("a step: {:.3f} ms a pass, {:.3f} ms a drafted token, {:.3f} ms a further row\n\n", w.verify_ms,
-                     w.draft_ms, w.row_ms);
+  std::string out = fmt::format(
+      "the log: drafts of {}, {:.3f} accepted a verify step in {} of them, {:.2f} tok/s\n",
+      w.log_depth, w.mean_accepted, w.verify_steps, w.measured_tok_s);
+  out += fmt::format(
+      "a step: {:.3f} ms a pass, {:.3f} ms a drafted token, {:.3f} ms a further row\n\n",
+      w.verify_ms, w.draft_ms, w.row_ms);
   out += "  depth  tok/step  ms/step     tok/s  95 % interval\n";
   for (const Prediction& p : w.predictions) {
-    out += fmt::format("  {:>5} {:>9.3f} {:>8.3f} {:>9.2f}  {:.2f} .. {:.2f}{}{}\n", p.depth, p.tokens_per_step,
-                       p.ms_per_step, p.tok_s, p.tok_s_low, p.tok_s_high, p.depth == w.best ? "  best" : "",
-                       p.beyond ? "  beyond the log" : "");
+    out += fmt::format("  {:>5} {:>9.3f} {:>8.3f} {:>9.2f}  {:.2f} .. {:.2f}{}{}\n", p.depth,
+                       p.tokens_per_step, p.ms_per_step, p.tok_s, p.tok_s_low, p.tok_s_high,
+                       p.depth == w.best ? "  best" : "", p.beyond ? "  beyond the log" : "");
   }
   out += "\nthis assumes that\n";
   for (const std::string& line : w.assumptions) out += "  - " + line + "\n";

@@ -28,11 +28,11 @@ struct Prediction {
 
 struct Whatif {
   bool positions_known = false;
-  int64_t log_depth = 0;              // of the drafts in the log
-  std::vector<double> per_position;   // share of verify steps, known or by the geometric assumption
-  double mean_accepted = 0;           // tokens a verify step
+  int64_t log_depth = 0;             // of the drafts in the log
+  std::vector<double> per_position;  // share of verify steps, known or by the geometric assumption
+  double mean_accepted = 0;          // tokens a verify step
   int64_t verify_steps = 0;
-  double drafted_share = 1;           // steps with a draft among all
+  double drafted_share = 1;  // steps with a draft among all
   double verify_ms = 0, draft_ms = 0, row_ms = 0;
   double measured_tok_s = 0;
   std::vector<Prediction> predictions;  // depth 0, then those asked for
@@ -46,10 +46,10 @@ double tokens_at(std::span<const double> per_position, int64_t depth);
 double geometric_ratio(double mean, int64_t n);
 
 // depths: 1 to 64 each. Intervals are 95 %: a cluster bootstrap over rows (Davison and Hinkley,
-// "Bootstrap Methods and their Application", 1997, section 2.4) from 8 rows on, else by the variance of
-// the accepted length over steps. Throws Error(check_failed) where the log cannot answer: no drafts, no
-// fixed length, no cost for another depth, or positions that are not known and would decide which
-// depth is best.
+// "Bootstrap Methods and their Application", 1997, section 2.4) from 8 rows on, else by the
+// variance of the accepted length over steps. Throws Error(check_failed) where the log cannot
+// answer: no drafts, no fixed length, no cost for another depth, or positions that are not known
+// and would decide which depth is best.
 Whatif predict(const Analysis& analysis, std::span<const int64_t> depths, const StepCost& cost);
 
 std::string whatif_text(const Whatif& whatif);

@@ -76,7 +76,8 @@ std::vector<KvGroup> kv_of(const Json& inspected, const std::string& arch) {
   std::vector<int64_t> local = of("attention.sliding_window_pattern");
   // A number instead of an array is a period: the last layer of each attends to everything.
   const bool period = window > 0 && !local.empty() && local[0] > 1;
-  const std::vector<int64_t> key_local = of("attention.key_length_swa"), value_local = of("attention.value_length_swa");
+  const std::vector<int64_t> key_local = of("attention.key_length_swa"),
+                             value_local = of("attention.value_length_swa");
   std::vector<KvGroup> groups;
   for (size_t i = 0; i < n; ++i) {
     bool is_local = false;
@@ -92,8 +93,8 @@ std::vector<KvGroup> kv_of(const Json& inspected, const std::string& arch) {
       return {};
     }
     const auto same = std::find_if(groups.begin(), groups.end(), [&group](const KvGroup& g) {
-      return g.heads == group.heads && g.key_dim == group.key_dim && g.value_dim == group.value_dim &&
-             g.window == group.window;
+      return g.heads == group.heads && g.key_dim == group.key_dim &&
+             g.value_dim == group.value_dim && g.window == group.window;
     });
     if (same != groups.end()) {
       ++same->layers;
@@ -108,29 +109,35 @@ std::vector<KvGroup> kv_of(const Json& inspected, const std::string& arch) {
 
 Shape shape_of_inspected(const std::string& text, const std::string& source) {
   const auto refuse = [&source](std::string_view why) {
-    throw Error(ExitCode::bad_file, fmt::format("{}: {}; give a shape instead (bytes=...,kv=LxHxD)", shorten(source), why));
+    throw Error(ExitCode::bad_file, fmt::format("{}: {}; give a shape instead (bytes=...,kv=LxHxD)",
+                                                shorten(source), why));
   };
   const Json inspected = Json::parse(text, nullptr, false);
   const Json* schema = inspected.is_discarded() ? nullptr : find(inspected, "schema");
-  if (!schema || *schema != "lockstep.inspect/1") refuse("inspect did not print lockstep.inspect/1");
+  if (!schema || *schema != "lockstep.inspect/1")
+    refuse("inspect did not print lockstep.inspect/1");
   const Json* tensors = find(inspected, "tensors");
   if (!tensors || !tensors->is_array() || tensors->empty()) refuse("no tensors");
   const std::string arch = find(inspected, "architecture") && inspected["architecture"].is_string()
                                ? inspected["architecture"].get<std::string>()
                                : "";
-  // Weights once, routed experts by expert, and of an embedding table that is no output matrix a row.
+  // Weights once, routed experts by expert, and of an embedding table that is no output matrix a
+  // row.
   Shape shape;
   bool has_output = false;
   double embedding = 0, embedding_row = 0, expert_tensors = 0;
   for (const Json& tensor : *tensors) {
-    const Json *name = find(tensor, "name"), *bytes = find(tensor, "bytes"), *ne = find(tensor, "ne");
-    if (!name || !name->is_string() || !bytes || !bytes->is_number() || !ne || !ne->is_array()) refuse("a tensor without name, bytes and shape");
+    const Json *name = find(tensor, "name"), *bytes = find(tensor, "bytes"),
+               *ne = find(tensor, "ne");
+    if (!name || !name->is_string() || !bytes || !bytes->is_number() || !ne || !ne->is_array())
+      refuse("a tensor without name, bytes and shape");
     const auto id = name->get<std::string>();
     const auto size = bytes->get<double>();
     if (id == "output.weight") has_output = true;
     if (id == "token_embd.weight") {
       embedding = size;
-      if (ne->size() == 2 && (*ne)[1].is_number() && (*ne)[1].get<double>() > 0) embedding_row = size / (*ne)[1].get<double>();
+      if (ne->size() == 2 && (*ne)[1].is_number() && (*ne)[1].get<double>() > 0)
+        embedding_row = size / (*ne)[1].get<double>();
     } else if (id.find("_exps.weight") != std::string::npos) {
       expert_tensors += size;
     } else {
@@ -142,7 +149,8 @@ Shape shape_of_inspected(const std::string& text, const std::string& source) {
   if (expert_tensors > 0) {
     shape.experts = metadata_number(inspected, arch + ".expert_count");
     shape.used = metadata_number(inspected, arch + ".expert_used_count");
-    if (shape.experts < 1 || shape.used < 1 || shape.used > shape.experts) refuse("experts without expert_count and expert_used_count");
+    if (shape.experts < 1 || shape.used < 1 || shape.used > shape.experts)
+      refuse("experts without expert_count and expert_used_count");
     shape.expert_bytes = expert_tensors / static_cast<double>(shape.experts);
   }
   shape.kv = kv_of(inspected, arch);
@@ -152,15 +160,18 @@ Shape shape_of_inspected(const std::string& text, const std::string& source) {
 
 std::string inspect_model(const std::string& path) {
   int pipes[2][2];  // its output, its errors
-  if (::pipe2(pipes[0], O_CLOEXEC) != 0) throw Error(ExitCode::resource, fmt::format("pipe: {}", std::strerror(errno)));
-  if (::pipe2(pipes[1], O_CLOEXEC) != 0) throw Error(ExitCode::resource, fmt::format("pipe: {}", std::strerror(errno)));
+  if (::pipe2(pipes[0], O_CLOEXEC) != 0)
+    throw Error(ExitCode::resource, fmt::format("pipe: {}", std::strerror(errno)));
+  if (::pipe2(pipes[1], O_CLOEXEC) != 0)
+    throw Error(ExitCode::resource, fmt::format("pipe: {}", std::strerror(errno)));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipes[0][1], 1);
   posix_spawn_file_actions_adddup2(&actions, pipes[1][1], 2);
   std::string words[] = {"lockstep", "inspect", "-m", path, "--json"};
-  char* argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), words[4].data(), nullptr};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data(),
+                  words[3].data(), words[4].data(), nullptr};
   pid_t child = -1;
   const int error = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -181,7 +192,9 @@ std::string inspect_model(const std::string& path) {
   }
   ::close(pipes[0][0]);
   ::close(pipes[1][0]);
-  if (error != 0) throw Error(ExitCode::resource, fmt::format("inspect could not be started: {}", std::strerror(error)));
+  if (error != 0)
+    throw Error(ExitCode::resource,
+                fmt::format("inspect could not be started: {}", std::strerror(error)));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

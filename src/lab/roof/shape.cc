@@ -39,7 +39,8 @@ int64_t take_count(std::string_view part, std::string_view& text) {
 }
 
 void take(std::string_view part, std::string_view& text, char c) {
-  if (!text.starts_with(c)) refuse(part, "KV is LxHxD, as 16x4x256, with w1024 behind it for a window");
+  if (!text.starts_with(c))
+    refuse(part, "KV is LxHxD, as 16x4x256, with w1024 behind it for a window");
   text.remove_prefix(1);
 }
 
@@ -61,7 +62,8 @@ KvGroup read_group(std::string_view part) {
   }
   if (!text.empty()) refuse(part, "KV is LxHxD, as 16x4x256, with w1024 behind it for a window");
   if (static_cast<double>(group.layers) * static_cast<double>(group.heads) *
-          static_cast<double>(group.key_dim + group.value_dim) > 1e12) {
+          static_cast<double>(group.key_dim + group.value_dim) >
+      1e12) {
     refuse(part, "more than 1e12 elements a position");
   }
   return group;
@@ -80,7 +82,8 @@ Shape parse_shape(std::string_view text) {
     const std::string_view part = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), part.size() + 1));
     const size_t equals = part.find('=');
-    if (equals == std::string_view::npos) refuse(part, "not KEY=VALUE; keys are bytes, row, experts, expert, kv");
+    if (equals == std::string_view::npos)
+      refuse(part, "not KEY=VALUE; keys are bytes, row, experts, expert, kv");
     const std::string_view key = part.substr(0, equals);
     std::string_view value = part.substr(equals + 1);
     if (key == "bytes") {
@@ -95,7 +98,8 @@ Shape parse_shape(std::string_view text) {
       if (!value.starts_with('/')) refuse(part, "how many of how many: experts=128/8");
       value.remove_prefix(1);
       shape.used = take_count(part, value);
-      if (!value.empty() || shape.used > shape.experts) refuse(part, "how many of how many: experts=128/8");
+      if (!value.empty() || shape.used > shape.experts)
+        refuse(part, "how many of how many: experts=128/8");
     } else if (key == "kv") {
       while (!value.empty()) {
         const std::string_view group = value.substr(0, value.find('+'));
@@ -107,7 +111,8 @@ Shape parse_shape(std::string_view text) {
       refuse(part, "no such key; there are bytes, row, experts, expert, kv");
     }
   }
-  if (!has_bytes || shape.bytes <= 0) refuse("bytes", "missing; give the bytes of weights that a pass reads");
+  if (!has_bytes || shape.bytes <= 0)
+    refuse("bytes", "missing; give the bytes of weights that a pass reads");
   if ((shape.experts > 0) != (shape.expert_bytes > 0)) {
     refuse("experts", "experts=E/k and expert=BYTES belong together");
   }
@@ -131,12 +136,14 @@ std::optional<int64_t> kv_bytes_per_position(const std::vector<KvGroup>& kv, con
   int64_t bytes = 0;
   for (const KvGroup& group : kv) {
     if (group.key_dim % type.block != 0 || group.value_dim % type.block != 0) return std::nullopt;
-    bytes += group.layers * group.heads * (group.key_dim + group.value_dim) / type.block * type.block_bytes;
+    bytes += group.layers * group.heads * (group.key_dim + group.value_dim) / type.block *
+             type.block_bytes;
   }
   return bytes;
 }
 
-std::optional<double> kv_bytes_at(const std::vector<KvGroup>& kv, const KvType& type, int64_t depth) {
+std::optional<double> kv_bytes_at(const std::vector<KvGroup>& kv, const KvType& type,
+                                  int64_t depth) {
   double bytes = 0;
   for (const KvGroup& group : kv) {
     const auto position = kv_bytes_per_position({group}, type);

@@ -12,16 +12,23 @@ namespace lockstep::lab::log {
 namespace {
 
 // One request of a server that prints draft lines of generation 3 and rates over n - 1.
-std::string block(int task, int prompt, int n, double ms, int accepted, int drafted, const char* mean) {
+std::string block(int task, int prompt, int n, double ms, int accepted, int drafted,
+                  const char* mean) {
   const std::string head = fmt::format("slot print_timing: id  0 | task {} | ", task);
-  std::string out = head + fmt::format("prompt eval time = {:10.2f} ms / {:5d} tokens ({:8.2f} ms per token, {:8.2f} tokens per second)\n",
-                                       812.4, prompt, 812.4 / prompt, prompt * 1000 / 812.4);
-  out += head + fmt::format("       eval time = {:10.2f} ms / {:5d} tokens ({:8.2f} ms per token, {:8.2f} tokens per second)\n",
-                            ms, n, ms / (n - 1), (n - 1) * 1000 / ms);
-  out += head + fmt::format("      total time = {:10.2f} ms / {:5d} tokens\n", 812.4 + ms, prompt + n);
+  std::string out = head + fmt::format(
+                               "prompt eval time = {:10.2f} ms / {:5d} tokens ({:8.2f} ms per "
+                               "token, {:8.2f} tokens per second)\n",
+                               812.4, prompt, 812.4 / prompt, prompt * 1000 / 812.4);
+  out += head + fmt::format(
+                    "       eval time = {:10.2f} ms / {:5d} tokens ({:8.2f} ms per token, {:8.2f} "
+                    "tokens per second)\n",
+                    ms, n, ms / (n - 1), (n - 1) * 1000 / ms);
+  out +=
+      head + fmt::format("      total time = {:10.2f} ms / {:5d} tokens\n", 812.4 + ms, prompt + n);
   if (drafted > 0) {
     out += head + fmt::format("draft acceptance = {:0.5f} ({:5d} accepted / {:5d} generated){}{}\n",
-                              static_cast<double>(accepted) / drafted, accepted, drafted, *mean ? ", mean len =  " : "", mean);
+                              static_cast<double>(accepted) / drafted, accepted, drafted,
+                              *mean ? ", mean len =  " : "", mean);
   }
   return out;
 }
@@ -73,7 +80,8 @@ TEST(Golden, DraftLengthFiveFromMeans) {
   ASSERT_EQ(a.requests.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(a.requests[i].draft->steps, (Range{kRows[i].steps, kRows[i].steps})) << i;
-    EXPECT_NEAR(1 + kRows[i].accepted / static_cast<double>(kRows[i].steps), std::stod(kRows[i].mean), 0.005);
+    EXPECT_NEAR(1 + kRows[i].accepted / static_cast<double>(kRows[i].steps),
+                std::stod(kRows[i].mean), 0.005);
   }
   EXPECT_EQ(a.lives[0].draft_length, 5);
   EXPECT_TRUE(a.lives[0].draft_length_proved) << a.lives[0].draft_length_how;
@@ -99,8 +107,10 @@ TEST(Golden, NoLengthWhereOneCountDoesNotDivide) {
   DraftLengths lengths;
   for (const int64_t drafted : {105, 171, 2051, 33, 58}) {
     Drafting d;
-    d.drafted = drafted, d.accepted = drafted / 2, d.printed_mean = 1 + drafted / 2 / (drafted / 3.5);
-    d.steps = {static_cast<int64_t>(static_cast<double>(drafted) / 3.5), static_cast<int64_t>(static_cast<double>(drafted) / 3.5)};
+    d.drafted = drafted, d.accepted = drafted / 2,
+    d.printed_mean = 1 + drafted / 2 / (drafted / 3.5);
+    d.steps = {static_cast<int64_t>(static_cast<double>(drafted) / 3.5),
+               static_cast<int64_t>(static_cast<double>(drafted) / 3.5)};
     lengths.add(d);
   }
   const auto found = lengths.find();
@@ -110,7 +120,8 @@ TEST(Golden, NoLengthWhereOneCountDoesNotDivide) {
 TEST(Golden, RequestedSevenEffectiveFive) {
   std::string text =
       "0.00.100.000 I spec draft-mtp: adding speculative implementation 'draft-mtp'\n"
-      "0.00.100.100 I spec draft-mtp: - n_max=7, n_min=0, p_min=0.00, n_embd=2048, backend_sampling=1\n";
+      "0.00.100.100 I spec draft-mtp: - n_max=7, n_min=0, p_min=0.00, n_embd=2048, "
+      "backend_sampling=1\n";
   for (int i = 0; i < 6; ++i) {
     const Row& row = kRows[i % 3];
     const int n = 1 + row.accepted + static_cast<int>(row.steps);
@@ -145,7 +156,8 @@ TEST(Golden, R9700Split) {
 }
 
 TEST(Golden, ContextPartOfASplit) {
-  // 74 ms at 4,000 positions to 94 ms at 50,000 with a slope of 0.4 ms per 1,000: 18.4 of the 20 ms.
+  // 74 ms at 4,000 positions to 94 ms at 50,000 with a slope of 0.4 ms per 1,000: 18.4 of the 20
+  // ms.
   Side a{4.75 / 0.074, 4.75, 74, 4000, 0.0004}, b{3.0 / 0.094, 3.0, 94, 50000, 0.0004};
   const Split split = split_change(a, b);
   ASSERT_TRUE(split.context);

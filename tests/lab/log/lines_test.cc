@@ -1,6 +1,4 @@
 // Lines out of bytes, and what is taken off their left side.
-#include "lab/log/line_reader.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "base/error.h"
 #include "lab/log/line_prefix.h"
+#include "lab/log/line_reader.h"
 #include "lab/log/word_finder.h"
 
 namespace lockstep::lab::log {
@@ -38,13 +37,19 @@ TEST(Lines, SameForEveryPiece) {
 }
 
 TEST(Lines, NoMarkInTheMiddleAndHalfAMark) {
-  EXPECT_EQ(cut("a\n\xEF\xBB\xBF" "b\n", 2), (std::vector<std::string>{"a", "\xEF\xBB\xBF" "b"}));
+  EXPECT_EQ(cut("a\n\xEF\xBB\xBF"
+                "b\n",
+                2),
+            (std::vector<std::string>{"a",
+                                      "\xEF\xBB\xBF"
+                                      "b"}));
   EXPECT_EQ(cut("\xEF\xBBx\n", 1), (std::vector<std::string>{"\xEF\xBBx"}));
 }
 
 TEST(Lines, NulsOfARotatedLog) {
   LineCounts counts;
-  const std::string text = std::string(5000, '\0') + "first\nse\0cond\n" + std::string("th\0ird\n", 7);
+  const std::string text =
+      std::string(5000, '\0') + "first\nse\0cond\n" + std::string("th\0ird\n", 7);
   const auto lines = cut(text, 777, &counts);
   ASSERT_GE(lines.size(), 2u);
   EXPECT_EQ(lines[0], "first");
@@ -70,7 +75,8 @@ TEST(Lines, WhatIsNoText) {
   };
   says("\xFF\xFEs\0l\0o\0t\0", "UTF-16");
   std::string without_mark;
-  for (const char c : std::string_view("slot print_timing: id 0 | task 0 | eval time")) without_mark += {c, '\0'};
+  for (const char c : std::string_view("slot print_timing: id 0 | task 0 | eval time"))
+    without_mark += {c, '\0'};
   says(without_mark, "UTF-16");
   says("\x1F\x8B\x08", "gzip");
   says("GGUF\x03", "inspect");
@@ -111,7 +117,9 @@ TEST(Prefix, Styles) {
   p = read("2026-11-30T05:23:42.123456789Z 1.02.003.004 I slot print_timing: id  0 | task 7 | ");
   EXPECT_EQ(p.time_us, 62'003'004);
   // ik_llama.cpp: to the right of the words.
-  p = read_prefix("INFO [           release_slots] ", "INFO [           release_slots] slot released | tid=\"1\" id_slot=2 id_task=9 n_ctx=4");
+  p = read_prefix(
+      "INFO [           release_slots] ",
+      "INFO [           release_slots] slot released | tid=\"1\" id_slot=2 id_task=9 n_ctx=4");
   EXPECT_EQ(p.slot, 2);
   EXPECT_EQ(p.task, 9);
   EXPECT_FALSE(read("no prefix at all ").slot);
@@ -120,11 +128,13 @@ TEST(Prefix, Styles) {
 TEST(Prefix, Colours) {
   std::string scratch;
   EXPECT_EQ(without_colours("plain", scratch), "plain");
-  EXPECT_EQ(without_colours("\x1B[34m0.00.1\x1B[0m \x1B[1;32mI\x1B[0m slot\x1B", scratch), "0.00.1 I slot");
+  EXPECT_EQ(without_colours("\x1B[34m0.00.1\x1B[0m \x1B[1;32mI\x1B[0m slot\x1B", scratch),
+            "0.00.1 I slot");
 }
 
 TEST(Prefix, Json) {
-  auto line = read_json_line(R"({"type":"log","time":2500000,"level":"info","msg":"slot x: id  0 | task 1 | a\n\"q\" \u00e9"})");
+  auto line = read_json_line(
+      R"({"type":"log","time":2500000,"level":"info","msg":"slot x: id  0 | task 1 | a\n\"q\" \u00e9"})");
   ASSERT_TRUE(line);
   EXPECT_EQ(line->text, "slot x: id  0 | task 1 | a\n\"q\" \xC3\xA9");
   EXPECT_EQ(line->time_us, 2'500'000);

@@ -11,7 +11,8 @@ namespace lockstep::lab::log {
 namespace {
 
 Analysis read(const char* name) {
-  const std::filesystem::path path = std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/data/lab/logs" / name;
+  const std::filesystem::path path =
+      std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/data/lab/logs" / name;
   return read_logs({&path, 1});
 }
 
@@ -22,13 +23,14 @@ TEST(Recorded, Draft7) {
   //          0.472 * 36 = 17, 0.222 * 36 = 8, 0.056 * 36 = 2: 17 + 8 + 2 = 27.
   //   row 2: 41 of 41, mean 7.83: 41/6 = 6.833 -> v = 6; 1 + 41 + 6 = 48, closes.
   //   row 3: 50 of 86, mean 4.85: 50/13 = 3.846 -> v = 13; 1 + 50 + 13 = 64.
-  //   row 4: 29 of 64, mean 3.90: 29/10 -> v = 10; 40. Its prompt of 43 was there but for one token.
-  //   row 5: one token, no draft line.
-  //   row 6: 62 of 62, mean 7.89: 62/9 = 6.889 -> v = 9; 72. Of 336 prompt tokens 42 came from the cache.
+  //   row 4: 29 of 64, mean 3.90: 29/10 -> v = 10; 40. Its prompt of 43 was there but for one
+  //   token. row 5: one token, no draft line. row 6: 62 of 62, mean 7.89: 62/9 = 6.889 -> v =
+  //   9; 72. Of 336 prompt tokens 42 came from the cache.
   const Analysis a = read("draft7-lv4.log");
   EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
   ASSERT_EQ(a.requests.size(), 6u);
-  const int64_t steps[] = {36, 6, 13, 10, 0, 9}, accepted[] = {27, 41, 50, 29, 0, 62}, tokens[] = {64, 48, 64, 40, 1, 72};
+  const int64_t steps[] = {36, 6, 13, 10, 0, 9}, accepted[] = {27, 41, 50, 29, 0, 62},
+                tokens[] = {64, 48, 64, 40, 1, 72};
   const int64_t prompt[] = {19, 42, 43, 43, 19, 336}, cached[] = {0, 0, 0, 42, 0, 42};
   for (size_t i = 0; i < 6; ++i) {
     const Request& r = a.requests[i];
@@ -85,7 +87,8 @@ TEST(Recorded, Draft7) {
 
 TEST(Recorded, Draft5Restart) {
   // Two servers in one file, default verbosity. By hand:
-  //   first: 21/119 mean 1.84: 21/25 -> v = 25; 5 * 25 = 125, 6 cut; 1 + 21 + 25 = 47 of 48 tokens: one
+  //   first: 21/119 mean 1.84: 21/25 -> v = 25; 5 * 25 = 125, 6 cut; 1 + 21 + 25 = 47 of 48 tokens:
+  //   one
   //          step without a draft. 36/54, 4.27: v = 11, one cut; 48. 26/26, 5.33: v = 6, 4 cut; 33.
   //   second: 21/73, 1.84: v = 25, 2 cut of 75; 33/41, 3.36: v = 14; 15/45, 2.00: v = 15, none cut.
   const Analysis a = read("draft5-restart.log");
@@ -106,7 +109,8 @@ TEST(Recorded, Draft5Restart) {
     if (i < 5) {
       EXPECT_EQ(r.cached_tokens, 0) << i;
     } else {
-      // 18 tokens more at the end: more than a draft of 3 that was cut off, so that some were taken over.
+      // 18 tokens more at the end: more than a draft of 3 that was cut off, so that some were taken
+      // over.
       EXPECT_FALSE(r.cached_tokens);
       EXPECT_EQ(is_warm(r), true);
     }
@@ -114,8 +118,31 @@ TEST(Recorded, Draft5Restart) {
   EXPECT_EQ(a.totals.position_requests, 0);
 }
 
+TEST(Recorded, FourSlots) {
+  // One request alone, then four at once; no drafts, default verbosity. What was taken over follows
+  // from the context's end: row 5 ended with 20 + 39 positions, evaluated 1, so that 19 came from
+  // row 1.
+  const Analysis a = read("plain-np4.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  ASSERT_EQ(a.requests.size(), 5u);
+  EXPECT_EQ(a.lives.at(0).n_slots, 4);
+  EXPECT_EQ(a.requests[0].other_slot, false);
+  const int64_t slots[] = {3, 1, 2, 0, 3}, cached[] = {0, 0, 0, 0, 19};
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(a.requests[i].slot, slots[i]) << i;
+    EXPECT_EQ(a.requests[i].cached_tokens, cached[i]) << i;
+    EXPECT_EQ(a.requests[i].cached_from, CachedFrom::end) << i;
+    EXPECT_FALSE(a.requests[i].draft) << i;
+    if (i > 0) {
+      EXPECT_EQ(a.requests[i].other_slot, true) << i;
+    }
+  }
+  EXPECT_EQ(a.totals.beside_other_slots, 4);
+}
+
 TEST(Recorded, Ngram) {
-  // 55 of 174 in 6 steps, mean 10.17; 96 tokens: 96 - 1 - 55 = 40 steps, 34 of them without a draft.
+  // 55 of 174 in 6 steps, mean 10.17; 96 tokens: 96 - 1 - 55 = 40 steps, 34 of them without a
+  // draft.
   const Analysis a = read("ngram-lv4.log");
   EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
   ASSERT_EQ(a.requests.size(), 3u);

@@ -1,5 +1,6 @@
-// What bench_lab_log_speed measures, at a size for the suite: that figures over many requests are right,
-// and that neither time nor memory runs away. The bound is loose, so that it holds in sanitizer builds.
+// What bench_lab_log_speed measures, at a size for the suite: that figures over many requests are
+// right, and that neither time nor memory runs away. The bound is loose, so that it holds in
+// sanitizer builds.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

@@ -45,23 +45,27 @@ TEST(Roof, MixtureOfExperts) {
 TEST(Roof, ExpectedExperts) {
   // 128 (1 - (15/16)^n)
   const double expected[] = {8, 15.5, 22.5, 29.1, 35.3, 41.1, 46.5, 51.6};
-  for (int64_t n = 1; n <= 8; ++n) EXPECT_NEAR(expected_experts(128, 8, n), expected[n - 1], 0.06) << n;
+  for (int64_t n = 1; n <= 8; ++n)
+    EXPECT_NEAR(expected_experts(128, 8, n), expected[n - 1], 0.06) << n;
   const RoofRow row = only_row(kGemma4, {1000, {0}, {8}, {"f16"}, {}});
   EXPECT_NEAR(row.weight_bytes / 1e9, 12.36, 0.005);
 }
 
 TEST(Roof, WindowedKv) {
   // 204,800 min(context, 1024) + 20,480 context.
-  for (const auto& [context, gb] : {std::pair{1024, 0.231}, {4096, 0.294}, {8192, 0.377}, {32768, 0.881}, {131072, 2.894}}) {
-    EXPECT_NEAR(only_row(kGemma4, {1000, {context}, {1}, {"f16"}, {}}).kv_bytes / 1e9, gb, 0.0006) << context;
+  for (const auto& [context, gb] :
+       {std::pair{1024, 0.231}, {4096, 0.294}, {8192, 0.377}, {32768, 0.881}, {131072, 2.894}}) {
+    EXPECT_NEAR(only_row(kGemma4, {1000, {context}, {1}, {"f16"}, {}}).kv_bytes / 1e9, gb, 0.0006)
+        << context;
   }
 }
 
 TEST(Roof, RefusesBadShapes) {
-  for (const char* text : {"", "kv=16x4x256", "bytes=-1", "bytes=nan", "bytes=1e9,kv=16x4", "bytes=1e9,kv=0x4x256",
-                           "bytes=1e9,kv=16x4x256w", "bytes=1e9,kv=16x4x256y", "bytes=1e9,experts=128/8",
-                           "bytes=1e9,expert=5", "bytes=1e9,experts=8/128,expert=5", "bytes=1e9,nose=1", "bytes",
-                           "bytes=1e9,kv=9999999x9999999x999999"}) {
+  for (const char* text :
+       {"", "kv=16x4x256", "bytes=-1", "bytes=nan", "bytes=1e9,kv=16x4", "bytes=1e9,kv=0x4x256",
+        "bytes=1e9,kv=16x4x256w", "bytes=1e9,kv=16x4x256y", "bytes=1e9,experts=128/8",
+        "bytes=1e9,expert=5", "bytes=1e9,experts=8/128,expert=5", "bytes=1e9,nose=1", "bytes",
+        "bytes=1e9,kv=9999999x9999999x999999"}) {
     EXPECT_THROW(parse_shape(text), Error) << text;
   }
 }
@@ -70,10 +74,12 @@ TEST(Roof, RefusesWhatCannotBe) {
   const Shape dense = parse_shape("bytes=1e9,kv=2x2x48");
   EXPECT_THROW(compute_roof(dense, {100, {0}, {1}, {"q9"}, {}}), Error);
   EXPECT_THROW(compute_roof(dense, {100, {0}, {1}, {"f16"}, 8}), Error) << "no experts";
-  EXPECT_THROW(compute_roof(dense, {100, {0}, {1}, {"q8_0"}, {}}), Error) << "48 is no multiple of 32";
+  EXPECT_THROW(compute_roof(dense, {100, {0}, {1}, {"q8_0"}, {}}), Error)
+      << "48 is no multiple of 32";
   EXPECT_EQ(compute_roof(dense, {100, {0}, {1}, {"q8_0", "f16"}, {}}).notes.size(), 1u);
   const Shape moe = parse_shape(kGemma4);
-  EXPECT_THROW(compute_roof(moe, {100, {0}, {2}, {"f16"}, 26}), Error) << "two rows meet at most 16";
+  EXPECT_THROW(compute_roof(moe, {100, {0}, {2}, {"f16"}, 26}), Error)
+      << "two rows meet at most 16";
 }
 
 TEST(Roof, ReadsInspect) {
@@ -92,7 +98,8 @@ TEST(Roof, ReadsInspect) {
   ASSERT_EQ(shape.kv.size(), 2u);
   EXPECT_EQ(shape.kv[0].heads, 2);
   EXPECT_EQ(shape.kv[1].key_dim, 32);
-  for (const char* bad : {"", "[]", "{}", R"({"schema":"lockstep.inspect/1"})", R"({"schema":"lockstep.inspect/1","tensors":[{}]})"}) {
+  for (const char* bad : {"", "[]", "{}", R"({"schema":"lockstep.inspect/1"})",
+                          R"({"schema":"lockstep.inspect/1","tensors":[{}]})"}) {
     EXPECT_THROW(shape_of_inspected(bad, "m.gguf"), Error) << bad;
   }
 }
