@@ -83,7 +83,8 @@ Finding check_first(const RowContext& row) {
   const auto index = row.integer("index");
   if (index && *index == 0) {
     const bool told = row.fact("index")->provenance == Provenance::reported;
-    return holds(fmt::format("the first row after the server's start{}", told ? ", as reported" : ""));
+    return holds(
+        fmt::format("the first row after the server's start{}", told ? ", as reported" : ""));
   }
   if (row.result.cold_suite > 0) {
     return holds(
