@@ -200,7 +200,7 @@ class Cases:
                 expected.add(line.split(",")[1])
         self.assertEqual(names - expected, set())
         self.assertEqual(expected - names, set())
-        for query in ("MTP_P_MIN=0.1360", "--spec-draft-p-min 0.136", "pmin0136", "p_min 0.13600"):
+        for query in ("MTP_P_MIN=0.1360", " --spec-draft-p-min 0.136", "pmin0136", "p_min 0.13600"):
             with self.subTest(query):
                 self.assertEqual(self.lab("tried", query)["found"], found)
         # Neighbours are something else.
@@ -410,6 +410,8 @@ class Cases:
             process.send_signal(signal.SIGKILL)
             out, err = process.communicate()
             killed += process.returncode == -signal.SIGKILL
+            # About as many die as live, however busy the machine is.
+            usual *= 1.07 if process.returncode == -signal.SIGKILL else 0.93
             sha = hashlib.sha256(path.read_bytes()).hexdigest()
             if process.returncode == OK or b"objects" in out:
                 committed.add(sha)   # it was said
@@ -545,15 +547,22 @@ class OnSqlite(Cases, CliTest):
         db.close()
 
     def test_a_flipped_byte_anywhere_is_reported(self):
-        source = Path(self.table).read_bytes()
+        where = self.table
+        if not FULL:   # a smaller one of the same kinds
+            where = self.db.place()
+            lines = TABLE.read_text().splitlines(keepends=True)
+            self.lab("import", self.file("part.csv", "".join(lines[:12] + lines[60:66])),
+                     self.file("bench.json", llama_bench(1)), where=where)
+        source = Path(where).read_bytes()
         unused = unused_map(source)
-        logical = dump(self.table)
+        logical = dump(where)
         rng = random.Random(SEED)
         count = 5000 if FULL else 250
-        reported = silent = 0
+        in_use = reported = silent = 0
         path = self.folder / "flipped.db"
         for _ in range(count):
             at = rng.randrange(len(source))
+            in_use += not unused[at]
             flipped = bytearray(source)
             flipped[at] ^= 1 << rng.randrange(8)
             path.write_bytes(flipped)
@@ -566,9 +575,10 @@ class OnSqlite(Cases, CliTest):
             # Then it is a byte that nothing reads: by the file format, and what is read is what was.
             self.assertTrue(unused[at], f"byte {at} was flipped, is used, and verify says nothing")
             self.assertEqual(dump(path), logical, at)
-        print(f"\n{count} flipped bits in {len(source)} bytes: {reported} reported, {silent} in unused bytes "
-              f"({sum(unused)} of the file)", flush=True)
-        self.assertGreater(reported, 0.9 * count)
+        print(f"\n{count} flipped bits in {len(source)} bytes, {in_use} of them in bytes that are used: {reported} "
+              f"reported, {silent} in bytes that nothing reads ({sum(unused)} of the file)", flush=True)
+        self.assertGreaterEqual(reported, in_use)
+        self.assertGreater(in_use, 0.7 * count)
 
 
 def varint(data, at):
@@ -666,7 +676,7 @@ def dump(path):
     for table in ("migration", "artifact", "artifact_part", "object", "fact", "head"):
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         select = ", ".join(f"{c}, typeof({c})" for c in columns)
-        out.append(db.execute(f"SELECT {select} FROM {table} ORDER BY 1, 3").fetchall())
+        out.append(db.execute(f"SELECT {select} FROM {table} ORDER BY {', '.join(columns)}").fetchall())
     db.close()
     return out
 

@@ -39,7 +39,8 @@ class Adder {
     switch (*type) {
       case lab::FactType::text: {
         const bool setting = name.starts_with("setting.");
-        object_.text(origin_, setting ? fmt::format("setting.{}", lab::canonical_key(name.substr(8))) : name,
+        object_.text(origin_,
+                     setting ? fmt::format("setting.{}", lab::canonical_key(name.substr(8))) : name,
                      setting ? lab::canonical_value(text(value)) : text(value));
         break;
       }

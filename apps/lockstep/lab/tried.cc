@@ -90,7 +90,8 @@ Runner set_up_lab_tried(Flags& flags) {
   const auto options = std::make_shared<TriedOptions>();
   options->bind(flags);
   flags.positional("WHAT",
-                   "settings and words: \"p_min=0.136\", \"--threads 16\", \"selected softmax\"",
+                   "settings and words: \"p_min=0.136\", \"selected softmax\"; after -- also "
+                   "\"--threads 16\"",
                    options->query);
   flags.describe(
       "Finds earlier attempts by what they changed, whatever the spelling: p_min=0.136 "

@@ -42,9 +42,14 @@ class Postgresql final : public Database {
         connection_, [](void*, const char*) {}, nullptr);
     // Backslashes in texts mean themselves, and a commit is on the disk before it is said, whatever
     // the server's defaults are. One minute is what a writer waits for its turn.
-    script(
-        "SET standard_conforming_strings = on; SET synchronous_commit = on; "
-        "SET lock_timeout = '60s'; SET client_encoding = 'UTF8'; SET bytea_output = 'hex';");
+    try {
+      script(
+          "SET standard_conforming_strings = on; SET synchronous_commit = on; "
+          "SET lock_timeout = '60s'; SET client_encoding = 'UTF8'; SET bytea_output = 'hex';");
+    } catch (...) {
+      PQfinish(connection_);
+      throw;
+    }
   }
   ~Postgresql() override { PQfinish(connection_); }
 

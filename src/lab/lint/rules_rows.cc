@@ -81,7 +81,11 @@ Finding check_first(const RowContext& row) {
                  "quote it as that tool's figure; for a record send one request to a fresh server");
   }
   const auto index = row.integer("index");
-  if (index && *index == 0) return holds("the first row after the server's start");
+  if (index && *index == 0) {
+    const bool told = row.fact("index")->provenance == Provenance::reported;
+    return holds(
+        fmt::format("the first row after the server's start{}", told ? ", as reported" : ""));
+  }
   if (row.result.cold_suite > 0) {
     return holds(
         fmt::format("a row of a cold suite of {} distinct prompts: its median is the "
