@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import pathlib
+import sys
 import tempfile
 import threading
 import unittest
@@ -132,6 +133,8 @@ class Browser(Files):
 
     @classmethod
     def setUpClass(cls):
+        # python3-selenium is Debian's; a virtual environment doesn't look there by itself.
+        sys.path.append("/usr/lib/python3/dist-packages")
         from selenium import webdriver
         from selenium.webdriver.chrome.service import Service
         options = webdriver.ChromeOptions()
