@@ -5,10 +5,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Debian packages. The engine's are all that the demo needs.
 ENGINE_PACKAGES=(
   cmake ninja-build g++ ca-certificates
-  libssl-dev libfmt-dev nlohmann-json3-dev libcli11-dev
+  libssl-dev libboost-dev libfmt-dev nlohmann-json3-dev libcli11-dev libjs-chart.js
   python3 python3-venv python3-jinja2
 )
-TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev pkg-config)
+TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev pkg-config
+               libsqlite3-dev libpq-dev postgresql
+               chromium chromium-driver python3-selenium)
 
 jobs=$(nproc)
 

@@ -16,8 +16,13 @@ namespace {
 
 constexpr size_t kMaxList = 64;  // numbers of a list
 
+bool in_lab(std::string_view command) {
+  return command.starts_with("lab-");
+}
+
 bool takes(const Flag& flag, std::string_view command) {
-  if (flag.commands.empty()) return true;
+  // What llama.cpp's programs take has no place in the lab.
+  if (flag.commands.empty()) return !in_lab(command);
   const std::vector<std::string_view> commands = split_names(flag.commands);
   return std::find(commands.begin(), commands.end(), command) != commands.end();
 }
@@ -35,7 +40,7 @@ const Flag* find_flag(std::string_view name, std::string_view command) {
   return nullptr;
 }
 
-[[noreturn]] void unknown_flag(const std::string& name, std::string_view command) {
+[[noreturn]] void unknown_flag(const std::string& name, std::string_view title) {
   std::string elsewhere;
   for (const Flag& flag : flag_table()) {
     if (!has_name(flag, name) || flag.commands.empty()) continue;
@@ -43,10 +48,10 @@ const Flag* find_flag(std::string_view name, std::string_view command) {
   }
   if (!elsewhere.empty()) {
     std::replace(elsewhere.begin(), elsewhere.end(), ' ', ',');
-    bad_use(fmt::format("{}: not a flag of {}, but of: {}; see lockstep {} --help", name, command,
-                        elsewhere, command));
+    bad_use(fmt::format("{}: not a flag of {}, but of: {}; see lockstep {} --help", name, title,
+                        elsewhere, title));
   }
-  bad_use(fmt::format("{}: no such flag; see lockstep {} --help", shorten(name), command));
+  bad_use(fmt::format("{}: no such flag; see lockstep {} --help", shorten(name), title));
 }
 
 bool is_off(const Flag& flag, std::string_view value) {
@@ -84,7 +89,10 @@ double checked_number(const Given& given, double min, double max) {
 // variables.
 class HelpFormatter : public CLI::Formatter {
  public:
-  explicit HelpFormatter(std::string command) : command_(std::move(command)) { column_width(34); }
+  HelpFormatter(std::string command, std::string title)
+      : command_(std::move(command)), title_(std::move(title)) {
+    column_width(34);
+  }
 
   std::string make_option_name(const CLI::Option* option, bool positional) const override {
     const Flag* flag = positional ? nullptr : find_flag(option->get_name(), command_);
@@ -103,7 +111,7 @@ class HelpFormatter : public CLI::Formatter {
                              : fmt::format("{} [{}]", flag->text, flag->env);
   }
   std::string make_usage(const CLI::App* app, std::string) const override {
-    std::string usage = fmt::format("\nUsage: lockstep {} [flags]", command_);
+    std::string usage = fmt::format("\nUsage: lockstep {} [flags]", title_);
     for (const CLI::Option* option : app->get_options()) {
       if (option->get_positional()) usage += " " + option->get_name(true);
     }
@@ -111,7 +119,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
-  std::string command_;
+  std::string command_, title_;
 };
 
 }  // namespace
@@ -142,8 +150,15 @@ bool has_flag(std::string_view command, std::string_view name) {
   return find_flag(name, command) != nullptr;
 }
 
-Flags::Flags(CLI::App& app, std::string_view command) : app_(app), command_(command) {
-  app_.formatter(std::make_shared<HelpFormatter>(command_));
+std::string table_name(std::string_view command) {
+  std::string name(command);
+  std::replace(name.begin(), name.end(), ' ', '-');
+  return name;
+}
+
+Flags::Flags(CLI::App& app, std::string_view command)
+    : app_(app), command_(table_name(command)), title_(command) {
+  app_.formatter(std::make_shared<HelpFormatter>(command_, title_));
   app_.set_help_flag("--help", "print this help");
 }
 
@@ -175,7 +190,7 @@ bool Flags::parse(const std::vector<std::string>& arguments) {
       std::replace(name.begin() + 2, name.end(), '_', '-');
     }
     const Flag* flag = find_flag(name, command_);
-    if (!flag) unknown_flag(name, command_);
+    if (!flag) unknown_flag(name, title_);
     if (flag->value.empty()) {
       if (value) bad_use(fmt::format("{}: takes no value", name));
     } else if (!value) {
@@ -201,18 +216,24 @@ bool Flags::parse(const std::vector<std::string>& arguments) {
     }
   }
   for (const Flag& flag : flag_table()) {
-    if (flag.kind != FlagKind::refused || flag.env.empty()) continue;
+    if (flag.kind != FlagKind::refused || flag.env.empty() || !takes(flag, command_)) continue;
     const char* value = std::getenv(std::string(flag.env).c_str());
     if (value && *value && !is_off(flag, value)) {
       refuse(flag, fmt::format("{}={} (environment)", flag.env, shorten(value)));
     }
   }
   if (help) return false;
-  if (words.size() > positionals_.size()) {
+  if (!rest_ && words.size() > positionals_.size()) {
     bad_use(fmt::format("{}: not expected; see lockstep {} --help",
-                        shorten(words[positionals_.size()]), command_));
+                        shorten(words[positionals_.size()]), title_));
   }
-  for (size_t i = 0; i < words.size(); ++i) *positionals_[i] = words[i];
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i < positionals_.size()) {
+      *positionals_[i] = words[i];
+    } else {
+      rest_->push_back(words[i]);
+    }
+  }
   for (const Binding& binding : bindings_) apply(binding, given[std::string(binding.name)]);
   return true;
 }
@@ -335,14 +356,49 @@ void Flags::positional(std::string_view name, std::string_view help, std::string
   positionals_.push_back(&target);
 }
 
+void Flags::positionals(std::string_view name, std::string_view help,
+                        std::vector<std::string>& target) {
+  app_.add_option(std::string(name), target, std::string(help));
+  rest_ = &target;
+}
+
+ExitCode run_command(const Command& command, const std::vector<std::string>& arguments) {
+  CLI::App app("", "lockstep " + std::string(command.name));
+  Flags flags(app, command.name);
+  const Runner runner = command.set_up(flags);
+  if (!flags.parse(arguments)) {
+    print(app.help());
+    return ExitCode::ok;
+  }
+  try {
+    return runner();
+  } catch (const std::bad_alloc&) {
+    throw Error(ExitCode::resource, has_flag(table_name(command.name), "--ctx-size")
+                                        ? "out of memory; use a smaller model or context (-c)"
+                                        : "out of memory; use a smaller model or text");
+  }
+}
+
+std::string list_commands(std::span<const Command> commands) {
+  size_t width = 0;
+  for (const Command& command : commands) width = std::max(width, command.name.size() + 2);
+  std::string out;
+  for (const Command& command : commands) {
+    out += fmt::format("  {:<{}}{}\n", command.name, width, command.summary);
+  }
+  return out;
+}
+
 void Flags::describe(std::string_view description, std::string_view example) {
   app_.description(std::string(description));
   app_.footer(
-      fmt::format("Example:\n  {}\n\nllama.cpp's other common flags are accepted with a note "
-                  "or refused by name: docs/flags.md.\nExit codes: 0 ok, 1 the check failed, "
+      fmt::format("Example:\n  {}\n\n{}Exit codes: 0 ok, 1 the check failed, "
                   "2 bad use, 3 bad input file, 4 resource, 5 a negative control failed, "
                   "130 and 143 stopped by SIGINT and SIGTERM.",
-                  example));
+                  example,
+                  in_lab(command_) ? ""
+                                   : "llama.cpp's other common flags are accepted with a note "
+                                     "or refused by name: docs/flags.md.\n"));
 }
 
 }  // namespace lockstep::app

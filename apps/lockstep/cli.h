@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,8 @@ class Flags {
   void toggle(std::string_view name, bool& target);
   // One argument without a name.
   void positional(std::string_view name, std::string_view help, std::string& target);
+  // All the arguments without a name that follow; at most one such list, bound last.
+  void positionals(std::string_view name, std::string_view help, std::vector<std::string>& target);
   void describe(std::string_view description, std::string_view example);
 
   // Reads the command's arguments into what was bound. Every flag with a value takes exactly one
@@ -70,9 +73,11 @@ class Flags {
   void apply(const Binding& binding, const std::vector<Typed>& values);
 
   CLI::App& app_;
-  std::string command_;
+  std::string command_;  // as the table spells it: "lab-log"
+  std::string title_;    // as people type it: "lab log"
   std::vector<Binding> bindings_;
   std::vector<std::string*> positionals_;
+  std::vector<std::string>* rest_ = nullptr;
 };
 
 // Strict readings of a whole text; nullopt when it is anything else.
@@ -90,7 +95,9 @@ auto naming_environment(const Given& given, Read read) {
     throw Error(error.code(), given.name + ": " + error.what());
   }
 }
-// Whether the command has the flag.
+// A command's name as the flag table spells it: a blank is a dash there.
+std::string table_name(std::string_view command);
+// Whether the command (in the table's spelling) has the flag.
 bool has_flag(std::string_view command, std::string_view name);
 
 // A command: binds its flags, and returns what runs it (its return value is the exit code).
@@ -109,5 +116,10 @@ Runner set_up_inspect(Flags& flags);
 Runner set_up_tokenize(Flags& flags);
 Runner set_up_synth(Flags& flags);
 Runner set_up_flags(Flags& flags);
+
+// Parses a command's arguments and runs it, or prints its help.
+ExitCode run_command(const Command& command, const std::vector<std::string>& arguments);
+// A table of commands as lines of a help text.
+std::string list_commands(std::span<const Command> commands);
 
 }  // namespace lockstep::app

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "lab/lab.h"
+
 namespace lockstep::app {
 namespace {
 
@@ -295,7 +297,13 @@ constexpr Flag kFlags[] = {
 }  // namespace
 
 std::span<const Flag> flag_table() {
-  return kFlags;
+  static const std::vector<Flag> all = [] {
+    std::vector<Flag> flags(std::begin(kFlags), std::end(kFlags));
+    const std::span<const Flag> lab = lab_flags();
+    flags.insert(flags.end(), lab.begin(), lab.end());
+    return flags;
+  }();
+  return all;
 }
 
 std::vector<std::string_view> split_names(std::string_view names) {

@@ -101,6 +101,11 @@ void JsonStream::value(std::nullptr_t) {
   put("null");
 }
 
+void JsonStream::boolean(bool value) {
+  separate(false);
+  put(value ? "true" : "false");
+}
+
 void JsonStream::integer(int64_t number) {
   separate(false);
   char text[24];

@@ -20,7 +20,11 @@ class JsonStream {
   void value(std::nullptr_t);
   template <std::integral T>
   void value(T number) {
-    integer(static_cast<int64_t>(number));
+    if constexpr (std::same_as<T, bool>) {
+      boolean(number);
+    } else {
+      integer(static_cast<int64_t>(number));
+    }
   }
   template <typename List>
   void values(const List& list) {
@@ -34,6 +38,7 @@ class JsonStream {
 
  private:
   void integer(int64_t number);
+  void boolean(bool value);
   void separate(bool container);
   void new_line();
   void put(std::string_view text);

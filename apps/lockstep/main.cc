@@ -11,6 +11,7 @@
 #include "cli.h"
 #include "failure.h"
 #include "kernels/types.h"
+#include "lab/lab.h"
 #include "output.h"
 
 namespace lockstep::app {
@@ -32,30 +33,11 @@ std::string usage() {
       "Lockstep runs GGUF language models with speculative decoding that cannot change the "
       "answer.\n\n"
       "Usage: lockstep COMMAND [flags]\n\n";
-  for (const Command& command : kCommands) {
-    out += fmt::format("  {:<10}{}\n", command.name, command.summary);
-  }
-  return out +
+  return out + list_commands(kCommands) +
+         "  lab       experiments judged: logs, statistics, a ledger; see lockstep lab --help\n"
          "\n  lockstep COMMAND --help    the command's flags and an example\n"
          "  lockstep --version\n\n"
          "Example:\n  lockstep run -m model.gguf -p \"The sea is\" -n 32\n";
-}
-
-ExitCode run_command(const Command& command, const std::vector<std::string>& arguments) {
-  CLI::App app("", "lockstep " + std::string(command.name));
-  Flags flags(app, command.name);
-  const Runner runner = command.set_up(flags);
-  if (!flags.parse(arguments)) {
-    print(app.help());
-    return ExitCode::ok;
-  }
-  try {
-    return runner();
-  } catch (const std::bad_alloc&) {
-    throw Error(ExitCode::resource, has_flag(command.name, "--ctx-size")
-                                        ? "out of memory; use a smaller model or context (-c)"
-                                        : "out of memory; use a smaller model or text");
-  }
 }
 
 ExitCode run_main(const std::vector<std::string>& arguments) {
@@ -70,6 +52,7 @@ ExitCode run_main(const std::vector<std::string>& arguments) {
     print(fmt::format("lockstep {} (law {})\n", LOCKSTEP_VERSION, kernels::kLaw));
     return ExitCode::ok;
   }
+  if (name == "lab") return run_lab({arguments.begin() + 1, arguments.end()});
   for (const Command& command : kCommands) {
     if (name == command.name) return run_command(command, {arguments.begin() + 1, arguments.end()});
   }

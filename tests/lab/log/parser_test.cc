@@ -1,0 +1,412 @@
+// The parser on lines of every generation, and on damaged ones.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lab/log/accounting.h"
+#include "lab/log/analysis.h"
+#include "lab/log/names.h"
+
+namespace lockstep::lab::log {
+namespace {
+
+bool has(const Analysis& a, std::string_view id) {
+  return std::any_of(a.contradictions.begin(), a.contradictions.end(),
+                     [id](const auto& c) { return c.id == id; });
+}
+bool noticed(const Analysis& a, std::string_view id) {
+  return std::any_of(a.notices.begin(), a.notices.end(),
+                     [id](const auto& n) { return n.id == id; });
+}
+
+// 101 tokens in 2000 ms: 50 tok/s over n - 1, 50.5 over n.
+constexpr std::string_view kOld =
+    "slot launch_slot_: id  0 | task 5 | processing task\n"
+    "slot update_slots: id  0 | task 5 | new prompt, n_ctx_slot = 4096, n_keep = 0, "
+    "n_prompt_tokens = 50\n"
+    "slot update_slots: id  0 | task 5 | kv cache rm [10, end)\n"
+    "slot print_timing: id  0 | task 5 | \n"
+    "prompt eval time =     400.00 ms /    40 tokens (   10.00 ms per token,   100.00 tokens per "
+    "second)\n"
+    "       eval time =    2000.00 ms /   101 tokens (   19.80 ms per token,    50.50 tokens per "
+    "second)\n"
+    "      total time =    2400.00 ms /   141 tokens\n";
+
+TEST(Parser, Generation1) {
+  const Analysis a = read_log_text(
+      std::string(kOld) +
+      "draft acceptance rate = 0.57143 (   60 accepted /   105 generated)\n"
+      "slot      release: id  0 | task 5 | stop processing: n_past = 150, truncated = 0\n");
+  ASSERT_EQ(a.requests.size(), 1u);
+  const Request& r = a.requests[0];
+  EXPECT_EQ(r.slot, 0);
+  EXPECT_EQ(r.task, 5);
+  EXPECT_EQ(r.prompt_tokens, 50);
+  EXPECT_EQ(r.cached_tokens, 10);
+  EXPECT_EQ(r.cached_from, CachedFrom::log);
+  EXPECT_EQ(r.evaluated_tokens, 40);
+  EXPECT_EQ(r.generated_tokens, 101);
+  EXPECT_EQ(r.end_tokens, 150);
+  EXPECT_EQ(r.denominator, Denominator::all);
+  EXPECT_EQ(r.draft->line, DraftLine::gen1);
+  EXPECT_EQ(r.draft->accepted, 60);
+  EXPECT_EQ(r.other_slot, false);
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  EXPECT_EQ(a.files[0].garbled, 0);
+  EXPECT_NE(generation_text(a).find("generation 1, decode rates over all n"), std::string::npos)
+      << generation_text(a);
+}
+
+TEST(Parser, NoDraftLineIsNoDraft) {
+  const Analysis a = read_log_text(kOld);
+  EXPECT_FALSE(a.requests.at(0).draft);
+  EXPECT_EQ(a.totals.draft_requests, 0);
+  EXPECT_FALSE(a.totals.acceptance());
+  EXPECT_EQ(decode_steps(a.requests[0]), 100);
+}
+
+std::string newer(int slot, int task, std::string_view draft,
+                  std::string_view time = "0.10.000.000 I ") {
+  const std::string head =
+      fmt::format("{}slot print_timing: id {:2d} | task {} | ", time, slot, task);
+  return head +
+         "prompt eval time =     400.00 ms /    40 tokens (   10.00 ms per token,   100.00 tokens "
+         "per second)\n" +
+         head +
+         "       eval time =    2000.00 ms /   101 tokens (   20.00 ms per token,    50.00 tokens "
+         "per second)\n" +
+         head + "      total time =    2400.00 ms /   141 tokens\n" + head +
+         "   graphs reused =         64\n" +
+         (draft.empty() ? "" : head + std::string(draft) + "\n");
+}
+
+TEST(Parser, Generations2And2bAnd3) {
+  struct Case {
+    const char* line;
+    DraftLine generation;
+    Range steps;
+    size_t positions;
+  };
+  // 60 accepted, 1 + 60/40 = 2.50; 120 drafted in 40 steps are 3 each.
+  const Case cases[] = {
+      {"draft acceptance = 0.50000 (   60 accepted /   120 generated)",
+       DraftLine::gen2,
+       {2, 104},
+       0},
+      {"draft acceptance = 0.50000 (   60 accepted /   120 generated), mean acceptance length =  "
+       "2.50, acceptance rate per "
+       "position = (0.750, 0.450, 0.300)",
+       DraftLine::gen2b,
+       {40, 40},
+       3},
+      {"draft acceptance = 0.50000 (   60 accepted /   120 generated), mean acceptance length =  "
+       "2.50",
+       DraftLine::gen2b,
+       {40, 40},
+       0},
+      {"draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50",
+       DraftLine::gen3,
+       {40, 40},
+       0},
+      {"draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50, verify = "
+       "3.4 ms",
+       DraftLine::gen3,
+       {40, 40},
+       0},
+  };
+  for (const Case& c : cases) {
+    const Analysis a = read_log_text(newer(0, 1, c.line));
+    ASSERT_EQ(a.requests.size(), 1u) << c.line;
+    const Request& r = a.requests[0];
+    ASSERT_TRUE(r.draft) << c.line;
+    EXPECT_EQ(r.draft->line, c.generation) << c.line;
+    EXPECT_EQ(r.draft->per_position.size(), c.positions) << c.line;
+    EXPECT_EQ(r.denominator, Denominator::steps);
+    EXPECT_EQ(r.graphs_reused, 64);
+    EXPECT_EQ(a.contradiction_count, 0) << c.line << a.contradictions[0].text;
+    if (c.steps.known()) {
+      EXPECT_EQ(r.draft->steps, c.steps) << c.line;
+    }
+  }
+}
+
+TEST(Parser, PositionsOfGeneration3AndStatistics) {
+  std::string text =
+      "0.00.100.000 I srv    load_model: loading model '/models/x.gguf'\n" +
+      newer(0, 1,
+            "draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50") +
+      "0.10.000.001 I slot print_timing: id  0 | task 1 |      acc per pos = (0.750, 0.450, "
+      "0.300)\n"
+      "0.10.000.002 I spec  print_stats: statistics        draft-mtp: #calls(b,g,a) =    1     40  "
+      "   40, #gen drafts =     40, "
+      "#acc drafts =    30, #gen tokens =    120, #acc tokens =    60, #mean acc len = 2.50, #acc "
+      "rate/pos = (0.750, 0.450, 0.300), "
+      "dur(b,g,a) = 0.004, 84.000, 0.030 ms\n";
+  // Without a launch line nobody knows of other slots, and the statistics stay unused.
+  Analysis a = read_log_text(text);
+  ASSERT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.requests[0].draft->per_position, (std::vector<double>{0.75, 0.45, 0.3}));
+  EXPECT_FALSE(a.requests[0].draft->counted_steps);
+  text.insert(text.find('\n') + 1,
+              "0.07.000.000 I slot launch_slot_: id  0 | task 1 | processing task, is_child = 0\n");
+  a = read_log_text(text);
+  EXPECT_EQ(a.requests.at(0).draft->counted_steps, 40);
+  EXPECT_DOUBLE_EQ(*a.requests[0].draft_ms, 84);
+  EXPECT_EQ(a.totals.per_position().size(), 3u);
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+}
+
+TEST(Parser, InterleavedSlots) {
+  const std::string text =
+      "0.01.000.000 I slot launch_slot_: id  0 | task 1 | processing task, is_child = 0\n"
+      "0.02.000.000 I slot launch_slot_: id  1 | task 2 | processing task, is_child = 0\n" +
+      newer(1, 2,
+            "draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50") +
+      "0.10.000.100 I slot      release: id  1 | task 2 | stop processing: n_tokens = 140, "
+      "truncated = 0\n" +
+      newer(0, 1, "") +
+      "0.10.000.100 I slot      release: id  0 | task 1 | stop processing: n_tokens = 140, "
+      "truncated = 0\n"
+      "0.11.000.000 I slot launch_slot_: id  0 | task 3 | processing task, is_child = 0\n" +
+      newer(0, 3, "", "0.20.000.000 I ") +
+      "0.20.000.100 I slot      release: id  0 | task 3 | stop processing: n_tokens = 140, "
+      "truncated = 0\n"
+      "0.21.000.000 I slot launch_slot_: id  0 | task 4 | processing task, is_child = 0\n"
+      "0.22.000.000 I slot      release: id  0 | task 4 | stop processing: n_tokens = 50, "
+      "truncated = 0\n";
+  const Analysis a = read_log_text(text);
+  ASSERT_EQ(a.requests.size(), 3u);
+  EXPECT_EQ(a.requests[0].task, 2);
+  EXPECT_TRUE(a.requests[0].draft);
+  EXPECT_EQ(a.requests[0].other_slot, true);
+  EXPECT_EQ(a.requests[1].other_slot, true);
+  EXPECT_FALSE(a.requests[1].draft);
+  EXPECT_EQ(a.requests[2].other_slot, false);
+  EXPECT_EQ(a.without_timing, 1);
+  // The prompt by the end of the context: 140 - (101 - 1) = 40, all of them evaluated.
+  EXPECT_EQ(a.requests[1].cached_tokens, 0);
+  EXPECT_EQ(a.requests[1].cached_from, CachedFrom::end);
+  EXPECT_EQ(a.requests[0].cached_tokens, 0) << "nothing is left for a cut draft";
+  EXPECT_EQ(a.requests[2].cached_tokens, 0);
+}
+
+TEST(Parser, WarmRows) {
+  const std::string text =
+      "0.01.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, "
+      "f_sim_best = 0.983 (> 0.100 thold), f_keep = 0.500\n"
+      "0.01.000.000 I slot launch_slot_: id  0 | task 1 | processing task, is_child = 0\n"
+      "0.01.000.010 I slot update_slots: id  0 | task 1 | restored context checkpoint (pos_min = "
+      "0, pos_max = 9, n_tokens = 10, n_past = 10, size = 0.1 MiB)\n" +
+      newer(0, 1, "") +
+      "0.10.000.100 I slot      release: id  0 | task 1 | stop processing: n_tokens = 152, "
+      "truncated = 0\n";
+  const Analysis a = read_log_text(text);
+  ASSERT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.requests[0].cached_tokens, 12);
+  EXPECT_DOUBLE_EQ(*a.requests[0].similarity, 0.983);
+  EXPECT_EQ(a.requests[0].witnesses.size(), 2u);
+  EXPECT_EQ(is_warm(a.requests[0]), true);
+  EXPECT_EQ(a.totals.warm, 1);
+  EXPECT_FALSE(is_warm(Request{})) << "nothing said is not cold";
+}
+
+TEST(Parser, Restarts) {
+  const std::string life =
+      "0.00.100.000 I srv    load_model: loading model '/models/x.gguf'\n"
+      "0.00.500.000 I srv  llama_server: model loaded\n" +
+      newer(0, 1, "");
+  Analysis a = read_log_text(life + life);
+  EXPECT_EQ(a.lives.size(), 2u);
+  EXPECT_EQ(a.requests.at(1).life, 1);
+  EXPECT_EQ(a.requests[1].ordinal, 1);
+  EXPECT_FALSE(has(a, "clock"));
+  // The control: the same without the lines of a start is a clock that goes back.
+  a = read_log_text(newer(0, 1, "", "0.30.000.000 I ") + newer(0, 2, "", "0.10.000.000 I "));
+  EXPECT_EQ(a.lives.size(), 1u);
+  EXPECT_TRUE(has(a, "clock"));
+}
+
+TEST(Parser, SeveralServersInOneFile) {
+  std::string text;
+  for (const char* name : {"llama-1  | ", "llama-2  | "}) {
+    text +=
+        name +
+        std::string(
+            "0.01.000.000 I slot launch_slot_: id  0 | task 1 | processing task, is_child = 0\n");
+  }
+  for (const char* name : {"llama-2  | ", "llama-1  | "}) {
+    const std::string block = newer(0, 1, "");
+    for (size_t at = 0; at < block.size();) {
+      const size_t end = block.find('\n', at) + 1;
+      text += name + block.substr(at, end - at);
+      at = end;
+    }
+  }
+  text +=
+      "(APIServer pid=1) INFO 05-30 07:49:21 [metrics.py:101] SpecDecoding metrics: Mean "
+      "acceptance length: 3.07, Accepted throughput: "
+      "1.05 tokens/s, Drafted throughput: 1.52 tokens/s, Accepted: 141 tokens, Drafted: 204 "
+      "tokens, Per-position acceptance rate: "
+      "0.897, 0.676, 0.500, Avg Draft acceptance rate: 69.1%\n";
+  const Analysis a = read_log_text(text);
+  EXPECT_EQ(a.requests.size(), 2u);
+  EXPECT_EQ(a.lives.size(), 3u);
+  EXPECT_EQ(a.requests[0].other_slot, false) << "another server's slot is not this one's";
+  ASSERT_EQ(a.intervals.size(), 1u);
+  // 141 / 68 = 2.0735; 204 / 68 = 3; 0.897 + 0.676 + 0.500 = 2.073.
+  EXPECT_EQ(a.intervals[0].draft.steps, (Range{68, 68}));
+  EXPECT_EQ(a.lives[a.intervals[0].life].engine, "vllm");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+}
+
+TEST(Parser, Contradictions) {
+  const auto of = [](std::string_view draft) { return read_log_text(newer(0, 1, draft)); };
+  EXPECT_TRUE(
+      has(of("draft acceptance = 0.60000 (   60 accepted /   120 generated), mean len =  2.50"),
+          "acceptance_ratio"));
+  EXPECT_TRUE(
+      has(of("draft acceptance = 1.50000 (  180 accepted /   120 generated), mean len =  2.50"),
+          "accepted_above_drafted"));
+  EXPECT_TRUE(
+      has(of("draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  0.50"),
+          "mean_length"));
+  EXPECT_TRUE(
+      has(of("draft acceptance = 0.50000 (   60 accepted /   120 generated), mean acceptance "
+             "length =  2.50, acceptance rate per position = (0.450, 0.750, 0.300)"),
+          "positions_rise"));
+  EXPECT_TRUE(
+      has(of("draft acceptance = 0.50000 (   60 accepted /   120 generated), mean acceptance "
+             "length =  2.50, acceptance rate per position = (0.750, 0.450, 0.100)"),
+          "positions_sum"));
+  EXPECT_FALSE(
+      has(of("draft acceptance = 0.50000 (   60 accepted /   120 generated), mean acceptance "
+             "length =  2.50, acceptance rate per position = (0.750, 0.450, 0.300)"),
+          "positions_sum"));
+  const auto edited = [](std::string_view from, std::string_view to) {
+    std::string text = newer(0, 1, "");
+    text.replace(text.find(from), from.size(), to);
+    return read_log_text(text);
+  };
+  EXPECT_TRUE(has(edited("   50.00 tokens", "   50.25 tokens"), "decode_rate"));
+  EXPECT_TRUE(has(edited("  100.00 tokens", "  110.00 tokens"), "prompt_rate"));
+  EXPECT_TRUE(has(edited("2400.00 ms /   141", "2500.00 ms /   141"), "total_time"));
+  EXPECT_TRUE(has(edited("/   141", "/   142"), "total_tokens"));
+  EXPECT_TRUE(has(edited("    400.00 ms /    40", "   -400.00 ms /    40"), "negative"));
+  EXPECT_FALSE(has(edited("400.00 ms", "400.00 ms"), "negative"));
+}
+
+TEST(Parser, TimesThatDoNotFitTheClock) {
+  const std::string launch =
+      "0.09.500.000 I slot launch_slot_: id  0 | task 1 | processing task, is_child = 0\n";
+  EXPECT_TRUE(has(read_log_text(launch + newer(0, 1, "")), "clock")) << "2.4 s timed within 0.5 s";
+  EXPECT_FALSE(has(read_log_text("0.07.500.000" + launch.substr(12) + newer(0, 1, "")), "clock"));
+}
+
+TEST(Parser, GarbledLinesAreCountedAndNeverFatal) {
+  std::string text = newer(0, 1, "draft acceptance = 0.50000 (   60 accepted /");
+  text += "slot print_timing: id  0 | task 2 |        eval time = two ms / 3 tokens\n" +
+          newer(0, 3, "");
+  text.resize(text.size() - 20);
+  const Analysis a = read_log_text(text);
+  EXPECT_EQ(a.files[0].garbled, 2);
+  EXPECT_EQ(a.requests.size(), 2u);
+  EXPECT_TRUE(a.files[0].lines.unfinished);
+  EXPECT_FALSE(a.requests[0].draft);
+}
+
+TEST(Parser, Notices) {
+  EXPECT_TRUE(noticed(read_log_text("W spec  init: synthetic speculative acceptance is enabled for "
+                                    "benchmarking; generated output is not valid\n"),
+                      "synthetic_acceptance"));
+  EXPECT_TRUE(
+      noticed(read_log_text("E load: failed to load draft model, 'x'\n"), "draft_model_failed"));
+  const Analysis a = read_log_text(
+      "I adding speculative implementation 'draft-dflash'\nW requested draft size (n_max=16, "
+      "n_min=0) exceeds the trained block size 8 -- clamping to 7\n");
+  EXPECT_TRUE(noticed(a, "draft_clamped"));
+  EXPECT_EQ(a.lives.at(0).speculation.at(0).clamped_to, 7);
+  EXPECT_FALSE(noticed(read_log_text(newer(0, 1, "")), "synthetic_acceptance"));
+}
+
+TEST(Parser, EverythingAccepted) {
+  std::string all, most;
+  for (int i = 0; i < 10; ++i) {
+    all += newer(0, i,
+                 "draft acceptance = 1.00000 (   60 accepted /    60 generated), mean len =  3.00");
+    most += newer(
+        0, i,
+        i ? "draft acceptance = 1.00000 (   60 accepted /    60 generated), mean len =  3.00"
+          : "draft acceptance = 0.98333 (   59 accepted /    60 generated), mean len =  2.97");
+  }
+  EXPECT_TRUE(noticed(read_log_text(all), "all_accepted"));
+  EXPECT_FALSE(noticed(read_log_text(most), "all_accepted"));
+  EXPECT_FALSE(noticed(read_log_text(all.substr(0, all.size() / 2)), "all_accepted"))
+      << "too few to wonder";
+}
+
+TEST(Parser, JsonLines) {
+  std::string text;
+  const std::string block = newer(
+      0, 1, "draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50", "");
+  for (size_t at = 0; at < block.size();) {
+    const size_t end = block.find('\n', at);
+    text += "{\"type\":\"log\",\"time\":10000000,\"level\":\"info\",\"msg\":\"" +
+            block.substr(at, end - at) + "\\n\"}\n";
+    at = end + 1;
+  }
+  const Analysis a = read_log_text(text);
+  ASSERT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.requests[0].draft->steps, (Range{40, 40}));
+  EXPECT_EQ(a.files[0].garbled, 0);
+}
+
+TEST(Parser, LlamaPerfRuns) {
+  // llama-cli: runs are passes, so that one more token was generated.
+  const Analysis a = read_log_text(
+      "llama_perf_context_print: prompt eval time =     400.00 ms /    40 tokens (   10.00 ms per "
+      "token,   100.00 tokens per second)\n"
+      "llama_perf_context_print:        eval time =    2000.00 ms /   100 runs   (   20.00 ms per "
+      "token,    50.00 tokens per second)\n"
+      "llama_perf_context_print:       total time =    2500.00 ms /   140 tokens\n");
+  ASSERT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.requests[0].generated_tokens, 101);
+  EXPECT_EQ(a.requests[0].denominator, Denominator::steps);
+}
+
+TEST(Parser, DepthBuckets) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) {
+    // ms a step = 20 + context / 1000: prompts of 1,000 to 40,000, 101 tokens each.
+    const int prompt = 1000 * (i + 1);
+    const double ms = 100 * (20 + (prompt + 50.5) / 1000);
+    text += fmt::format(
+        "slot launch_slot_: id  0 | task {0} | processing task, is_child = 0\n"
+        "slot update_slots: id  0 | task {0} | new prompt, n_ctx_slot = 65536, n_keep = 0, "
+        "task.n_tokens = {1}\n"
+        "slot print_timing: id  0 | task {0} | prompt eval time = {2:10.2f} ms / {1:5d} tokens "
+        "({3:8.2f} ms per token, {4:8.2f} tokens per second)\n"
+        "slot print_timing: id  0 | task {0} |        eval time = {5:10.2f} ms /   101 tokens "
+        "({6:8.2f} ms per token, {7:8.2f} tokens per second)\n"
+        "slot release: id  0 | task {0} | stop processing: n_tokens = {8}, truncated = 0\n",
+        i, prompt, prompt * 1.0, 1.0, 1000.0, ms, ms / 100, 100000 / ms, prompt + 100);
+  }
+  const Analysis a = read_log_text(text);
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  EXPECT_EQ(a.totals.cold, 40);
+  const Fit& fit = a.depths.step_ms();
+  EXPECT_EQ(fit.n(), 40);
+  EXPECT_NEAR(*fit.slope(), 0.001, 1e-6);
+  EXPECT_NEAR(*fit.correlation(), 1, 1e-6);
+  EXPECT_LT(*a.depths.rate().correlation(), -0.9);
+  const auto buckets = a.depths.buckets();
+  ASSERT_EQ(buckets.size(), 6u);
+  int64_t all = 0;
+  for (const Bucket& b : buckets) all += b.totals.requests;
+  EXPECT_EQ(all, 40);
+  EXPECT_EQ(buckets.back().from, 32768);
+  EXPECT_EQ(buckets.back().totals.requests, 8);
+}
+
+}  // namespace
+}  // namespace lockstep::lab::log
