@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "../tests/lab/stats/simulations.h"
+#include "simulations.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep::lab::stats;
