@@ -73,7 +73,9 @@ std::string why_no_text(std::string_view bytes) {
       std::min(nul_at[0], nul_at[1]) * 20 < nul) {
     return std::string(kUtf16);
   }
-  if ((single_nul + other) * 25 > sample.size()) return "binary; give the server's log as text";
+  constexpr size_t kFew = 16;  // damaged bytes of a short log are no binary
+  if (single_nul + other > kFew && (single_nul + other) * 25 > sample.size())
+    return "binary; give the server's log as text";
   return "";
 }
 
