@@ -327,6 +327,30 @@ class Cases:
                                               "identity lacks"])
         self.assertEqual(self.lab("show")["head"], before)
 
+    def test_a_record_that_stands(self):
+        where = self.db.place()
+        logged = ["--provenance", "logged", "--artifact", self.file("server.log", "figures")]
+        keys = ("model.sha256", "engine.name", "engine.binary_sha256", "device", "threads", "kv.k_type", "kv.v_type",
+                "sampling", "context")
+        add = lambda *words: self.lab("add", *words, *logged, where=where)["id"]
+        identity = add("identity", "effective.draft.source=", *(f"effective.{key}=x" for key in keys))
+        rows = [add("row", f"identity={identity}", f"decode_tok_s={rate}") for rate in (100, 101)]
+        candidate = add("candidate", "change=THREADS=16")
+        words = ["record", f"row={rows[1]}", f"identity={identity}", f"candidate={candidate}", f"control={rows[0]}",
+                 "metric=decode_tok_s", "unit=tok/s", "level=101", "effect=0.01", "selected=101", "confirmed=100.5",
+                 "expected=100.4", f'selection_rows=["{rows[0][:12]}"]', f'confirmation_rows=["{rows[1][:12]}"]']
+        add(*words)
+        (record,) = self.lab("records", where=where)["records"]
+        self.assertEqual(record["faults"], [])
+        self.assertEqual(record["facts"]["confirmation_rows"]["value"], [rows[1]])
+        self.assertIn("records: 1", self.check("lab", "records", "--ledger", where).stdout.decode())
+        # The same with one thing missing is refused.
+        lacking = self.lab("add", "identity", "effective.draft.source=", *(f"effective.{key}=x" for key in keys[1:]),
+                           *logged, where=where)["id"]
+        words[2] = f"identity={lacking}"
+        self.refused("lab", "add", *words, *logged, "--ledger", where, code=CHECK_FAILED, says="lacks model.sha256")
+        self.whole(where)
+
     # Tampering.
 
     def test_the_database_itself_refuses_edits(self):
@@ -578,7 +602,7 @@ class OnSqlite(Cases, CliTest):
         print(f"\n{count} flipped bits in {len(source)} bytes, {in_use} of them in bytes that are used: {reported} "
               f"reported, {silent} in bytes that nothing reads ({sum(unused)} of the file)", flush=True)
         self.assertGreaterEqual(reported, in_use)
-        self.assertGreater(in_use, 0.7 * count)
+        self.assertGreater(in_use, count // 2)
 
 
 def varint(data, at):

@@ -42,7 +42,9 @@ std::optional<double> RowContext::number(std::string_view name) const {
 }
 std::optional<int64_t> RowContext::integer(std::string_view name) const {
   const Fact* found = fact(name);
-  return found ? found->integer() : std::nullopt;
+  const std::optional<int64_t> value = found ? found->integer() : std::nullopt;
+  if (value && (*value > kMostCount || *value < -kMostCount)) return std::nullopt;
+  return value;
 }
 std::optional<bool> RowContext::boolean(std::string_view name) const {
   const Fact* found = fact(name);

@@ -14,6 +14,9 @@
 
 namespace lockstep::lab {
 
+// No engine counted so far: sums and products of counts below it fit.
+inline constexpr int64_t kMostCount = 1'000'000'000'000;
+
 // What the rows of one result say together, worked out once.
 struct ResultFacts {
   size_t rows = 0;
@@ -35,6 +38,7 @@ struct RowContext {
   // A fact that is known, of the row, else of its run; null where neither knows it.
   const Fact* fact(std::string_view name) const;
   std::optional<double> number(std::string_view name) const;
+  // A count; not known where it is beyond kMostCount, which V6 calls wrong.
   std::optional<int64_t> integer(std::string_view name) const;
   std::optional<bool> boolean(std::string_view name) const;
   std::string text(std::string_view name) const;

@@ -19,6 +19,10 @@ struct Steps {
 std::optional<Steps> steps_from_mean(int64_t accepted, double mean) {
   if (accepted <= 0 || mean - 0.005 <= 1) return std::nullopt;
   const auto a = static_cast<double>(accepted);
+  // A mean this close to 1 says nothing of the steps.
+  if (a / (mean - 0.0050001 - 1) > static_cast<double>(kMostCount) || mean - 0.0050001 <= 1) {
+    return std::nullopt;
+  }
   const auto low = static_cast<int64_t>(std::ceil(a / (mean + 0.0050001 - 1)));
   const auto high = static_cast<int64_t>(std::floor(a / (mean - 0.0050001 - 1)));
   return Steps{low, high, "the mean length"};
@@ -29,6 +33,7 @@ class Accounts {
   explicit Accounts(const RowContext& row) : row_(row) {}
 
   Finding judge() {
+    counts();
     prompt();
     drafting();
     depths();
@@ -50,6 +55,15 @@ class Accounts {
  private:
   void check(bool is_so, std::string what) {
     (is_so ? closed_ : wrong_).push_back(std::move(what));
+  }
+
+  void counts() {
+    for (const Fact& fact : row_.row.object.facts()) {
+      const auto value = fact.integer();
+      if (value && (*value > kMostCount || *value < -kMostCount)) {
+        wrong_.push_back(fmt::format("{} = {}", fact.name, *value));
+      }
+    }
   }
 
   // E.5.5: prompt_n + cache_n = the prompt's length.
@@ -81,7 +95,7 @@ class Accounts {
     // and at most one draft was cut off at the end.
     if (all && n && row_.text("format").starts_with("lockstep.run")) {
       const int64_t cut = *a + *all - *n;
-      const auto n_max = read_integer(row_.effective("n_max")).value_or(0);
+      const int64_t n_max = longest_draft().value_or(0);
       check(cut >= 0 && cut <= n_max, fmt::format("{} steps + {} accepted {} {} tokens", *all, *a,
                                                   cut == 0                  ? "="
                                                   : cut > 0 && cut <= n_max ? "covers"
@@ -104,7 +118,8 @@ class Accounts {
       }
       v = Steps{*all, *all, "the count of drafts"};
     }
-    if (mean && *a > 0 && !v) {
+    // 1.00 may be a rounded 1.004; below it nothing can be.
+    if (mean && *a > 0 && *mean + 0.0051 < 1) {
       wrong_.push_back(fmt::format("mean length {:.2f} with {} accepted", *mean, *a));
     }
     if (!v) return;
@@ -117,7 +132,7 @@ class Accounts {
       // Some v of the interval, at least one drafted token a step and not more than 64.
       const bool fits = *g >= v->low && *g <= 64 * v->high;
       check(fits, fmt::format("{} drafted in {} steps", *g, interval(*v)));
-      const auto n_max = read_integer(row_.effective("n_max"));
+      const auto n_max = longest_draft();
       if (n_max && *n_max > 0) {
         check(*g <= *n_max * v->high,
               fmt::format("{} drafted in {} steps of at most {}", *g, interval(*v), *n_max));
@@ -132,6 +147,11 @@ class Accounts {
       check(v->low <= *n - 1 - *a + 64 && *a < *n + 64,
             fmt::format("1 + {} accepted + {} steps against {} tokens", *a, interval(*v), *n));
     }
+  }
+
+  std::optional<int64_t> longest_draft() const {
+    const auto n_max = read_integer(row_.effective("n_max"));
+    return n_max && *n_max >= 0 && *n_max <= 1'000'000 ? n_max : std::nullopt;
   }
 
   static std::string interval(const Steps& v) {

@@ -103,7 +103,7 @@ void read_lab_log(Reading& reading, const Json& result) {
                        at_path((*lives)[life], "started_here") == nullptr ||
                        *at_path((*lives)[life], "started_here") == true;
     const auto ordinal = integer_at(request, "ordinal");
-    if (ordinal && whole) {
+    if (ordinal && *ordinal >= 1 && whole) {
       row.integer(logged, "index", *ordinal - 1);
     } else {
       row.absent(logged, "index", whole ? "not in the file" : "the log begins in the middle");

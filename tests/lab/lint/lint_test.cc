@@ -310,6 +310,15 @@ TEST(V6Closed, GoldenMeans) {
     EXPECT_EQ(judge(result.real("draft.mean_len", c.mean + 3), 6).outcome, Outcome::fails);
   }
 }
+TEST(V6Closed, AMeanThatIsRoundedToOne) {
+  Result rare = Result()
+                    .count("draft.accepted", 1)
+                    .count("draft.drafted", 400)
+                    .real("draft.mean_len", 1.00)
+                    .count("generated_tokens", 402);
+  EXPECT_OUTCOME(rare, 6, unknown, "no two of its counts");
+  EXPECT_OUTCOME(rare.real("draft.mean_len", 0.9), 6, fails, "mean length 0.90");
+}
 TEST(V6Closed, Fails) {
   EXPECT_OUTCOME(s0().effective("n_max", "5"), 6, fails, "at most 5");
   EXPECT_OUTCOME(s0().count("draft.accepted", 463), 6, fails, "463 accepted of 462");
@@ -319,6 +328,7 @@ TEST(V6Closed, Fails) {
       fails, "is not 10");
   EXPECT_OUTCOME(Result().real("decode_tok_s", 100).real("wall_tok_s", 130), 6, fails, "is above");
   EXPECT_OUTCOME(Result().real("decode_ms", -5), 6, fails, "decode_ms = -5");
+  EXPECT_OUTCOME(s0().count("draft.accepted", INT64_MAX), 6, fails, "draft.accepted = 9");
   EXPECT_OUTCOME(Result().json("samples_tok_s", "[10,20]").real("tok_s", 12), 6, fails,
                  "samples is");
   EXPECT_OUTCOME(Result().json("contradictions", R"(["the log says so"])"), 6, fails,
