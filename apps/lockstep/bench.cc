@@ -145,12 +145,11 @@ ExitCode bench(const BenchOptions& options) {
     }
     buffer = buffer_json(runner);
     if (format == Format::md && done == 0) {
-      print(fmt::format("{}{}, {}, KV {} and {}\n{}\n{}\n\n{}",
-                        escape(options.engine.model->value, 200),
-                        model->synthetic() ? " (synthetic weights)" : "",
-                        device_text(backend->info()),
-                        kernels::kv_type_name(k_type), kernels::kv_type_name(v_type),
-                        load_text(load, !runner.meter()), buffer_text(runner), report.md_header()));
+      print(fmt::format(
+          "{}{}, {}, KV {} and {}\n{}\n{}\n\n{}", escape(options.engine.model->value, 200),
+          model->synthetic() ? " (synthetic weights)" : "", device_text(backend->info()),
+          kernels::kv_type_name(k_type), kernels::kv_type_name(v_type),
+          load_text(load, !runner.meter()), buffer_text(runner), report.md_header()));
     }
     for (const BenchTest& test : tests) {
       const auto show = [&](const std::string& what) {

@@ -63,8 +63,7 @@ std::optional<int> cuda_index(const Given& device) {
     if (!name.starts_with(prefix)) continue;
     const std::string_view number = name.substr(prefix.size());
     int index = 0;
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), index);
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (error == std::errc() && end == number.data() + number.size() && index >= 0) return index;
   }
   bad_use(fmt::format("{}: not a device; give cpu, cuda or cuda:N", device.shown));

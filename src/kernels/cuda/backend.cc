@@ -160,8 +160,8 @@ void CudaBackend::reserve(const Graph& graph) {
   }
   const GraphFacts::Widest widest[] = {facts_.q32, facts_.q256};
   for (int form = 0; form < 2; ++form) {
-    const int64_t n =
-        std::max(plan_.rows * widest[form].all, std::max<int64_t>(1, selected) * widest[form].selected);
+    const int64_t n = std::max(plan_.rows * widest[form].all,
+                               std::max<int64_t>(1, selected) * widest[form].selected);
     if (n == 0) continue;
     const char* what = "quantised activations";
     q_[form].reserve(device_, n, what);
@@ -185,7 +185,8 @@ void CudaBackend::fill_block(const Graph& graph) {
   rotary_.clear();
   for (const RopeFrequencies& rope : ropes_) {
     const auto pairs = static_cast<int64_t>(rope.f.size());
-    const int64_t cos = block_.add(4 * plan_.rows * pairs), sin = block_.add(4 * plan_.rows * pairs);
+    const int64_t cos = block_.add(4 * plan_.rows * pairs),
+                  sin = block_.add(4 * plan_.rows * pairs);
     for (int64_t row = 0; row < plan_.rows; ++row) {
       rope_row(rope, plan_.positions[static_cast<size_t>(row)],
                reinterpret_cast<float*>(block_.at(cos)) + row * pairs,
@@ -210,7 +211,7 @@ void CudaBackend::fill_block(const Graph& graph) {
       const auto list = [&](std::byte* const* pages) {
         const int64_t at = block_.add(8 * n_pages);
         const int64_t there = std::min(n_pages, kv.n_pages);
-        std::memcpy(block_.at(at), pages, static_cast<size_t>(8 * there));
+        if (there > 0) std::memcpy(block_.at(at), pages, static_cast<size_t>(8 * there));
         return at;
       };
       const int64_t k = list(kv.k_pages);
@@ -246,10 +247,10 @@ void CudaBackend::run_op(const op::Embed& a, int) {
 }
 
 void CudaBackend::run_op(const op::RmsNorm& a, int op_index) {
-  device_->kernels().rms_norm({slot(a.in), weights_->vectors.at(a.weight), slot(a.out),
-                               plan_.rows_at(op_index), width(a.in), a.group, a.eps,
-                               faults(op_index)},
-                              device_->stream());
+  device_->kernels().rms_norm(
+      {slot(a.in), weights_->vectors.at(a.weight), slot(a.out), plan_.rows_at(op_index),
+       width(a.in), a.group, a.eps, faults(op_index)},
+      device_->stream());
 }
 
 void CudaBackend::run_op(const op::Linear& a, int op_index) {
@@ -260,9 +261,9 @@ void CudaBackend::run_op(const op::Linear& a, int op_index) {
     });
     if (!needed) continue;
     const bool superblocks = form == ActivationForm::q256;
-    device_->kernels().quantize({slot(a.in), rows, width(a.in), superblocks,
-                                 quantised(superblocks), faults(op_index)},
-                                device_->stream());
+    device_->kernels().quantize(
+        {slot(a.in), rows, width(a.in), superblocks, quantised(superblocks), faults(op_index)},
+        device_->stream());
   }
   for (const op::LinearOut& out : a.outs) {
     const Weight& w = *out.weight;
@@ -272,9 +273,9 @@ void CudaBackend::run_op(const op::Linear& a, int op_index) {
       const FloatType type = w.type == TensorType::f16    ? FloatType::f16
                              : w.type == TensorType::bf16 ? FloatType::bf16
                                                           : FloatType::f32;
-      device_->kernels().matmul_float({weights_->floats.at(&w), type, w.n_in, w.n_out, bias,
-                                       slot(a.in), rows, slot(out.out)},
-                                      device_->stream());
+      device_->kernels().matmul_float(
+          {weights_->floats.at(&w), type, w.n_in, w.n_out, bias, slot(a.in), rows, slot(out.out)},
+          device_->stream());
       continue;
     }
     const bool superblocks = form == ActivationForm::q256;
@@ -299,11 +300,11 @@ void CudaBackend::run_op(const op::KvWrite& a, int op_index) {
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
     const PassPlan::Segment& segment = plan_.segments[s];
     if (segment.rows == 0) continue;
-    device_->kernels().kv_write({slot(a.k) + segment.first_row * width(a.k),
-                                 slot(a.v) + segment.first_row * width(a.v), segment.rows,
-                                 segment.pass->first_position, layer_of(op_index, s),
-                                 faults(op_index) + segment.first_row},
-                                device_->stream());
+    device_->kernels().kv_write(
+        {slot(a.k) + segment.first_row * width(a.k), slot(a.v) + segment.first_row * width(a.v),
+         segment.rows, segment.pass->first_position, layer_of(op_index, s),
+         faults(op_index) + segment.first_row},
+        device_->stream());
   }
 }
 
@@ -311,12 +312,11 @@ void CudaBackend::run_op(const op::Attention& a, int op_index) {
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
     const PassPlan::Segment& segment = plan_.segments[s];
     if (segment.rows == 0) continue;
-    device_->kernels().attention({slot(a.q) + segment.first_row * width(a.q),
-                                  slot(a.out) + segment.first_row * width(a.out), segment.rows,
-                                  segment.pass->first_position, a.n_head, a.head_dim, a.scale,
-                                  a.softcap, a.window, layer_of(op_index, s),
-                                  faults(op_index) + segment.first_row},
-                                 device_->stream());
+    device_->kernels().attention(
+        {slot(a.q) + segment.first_row * width(a.q), slot(a.out) + segment.first_row * width(a.out),
+         segment.rows, segment.pass->first_position, a.n_head, a.head_dim, a.scale, a.softcap,
+         a.window, layer_of(op_index, s), faults(op_index) + segment.first_row},
+        device_->stream());
   }
 }
 
@@ -347,8 +347,7 @@ void CudaBackend::run_op(const op::Softcap& a, int op_index) {
 void CudaBackend::apply_plant() {
   const std::optional<PlantPlace> place = place_of(*graph_, plan_, *pass_->plant);
   if (!place) return;
-  std::byte* at = place->page ? place->page
-                              : reinterpret_cast<std::byte*>(slot(place->slot));
+  std::byte* at = place->page ? place->page : reinterpret_cast<std::byte*>(slot(place->slot));
   std::byte byte;
   device_->download(&byte, at + place->byte, 1);
   byte ^= std::byte{1} << place->bit;

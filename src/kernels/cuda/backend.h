@@ -95,9 +95,9 @@ class CudaBackend final : public Backend {
   Pass* pass_ = nullptr;
   std::shared_ptr<const DeviceWeights> weights_;
   PassPlan plan_;
-  std::vector<int64_t> embedded_;                      // [Embed ops in order] offsets
-  std::vector<std::pair<int64_t, int64_t>> rotary_;    // [specs] offsets of cos and sin
-  std::vector<std::vector<PageLists>> pages_;          // [segments][layers]
+  std::vector<int64_t> embedded_;                    // [Embed ops in order] offsets
+  std::vector<std::pair<int64_t, int64_t>> rotary_;  // [specs] offsets of cos and sin
+  std::vector<std::vector<PageLists>> pages_;        // [segments][layers]
   int64_t selected_at_ = 0;
   size_t next_embed_ = 0;
 };

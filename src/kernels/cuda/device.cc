@@ -15,12 +15,12 @@ void DeviceBuffer::reserve(std::shared_ptr<Device> device, int64_t bytes, const 
   memory_ = device_->allocate(bytes);
   if (!memory_) {
     const DeviceMemory left = device_->memory();
-    throw Error(ExitCode::resource,
-                fmt::format("{}: {} need {:.2f} GB of device memory and {:.2f} of {:.2f} GB are "
-                            "free; use a smaller model, fewer rows a pass (-ub) or --device cpu",
-                            device_->name(), what, static_cast<double>(bytes) * 1e-9,
-                            static_cast<double>(left.free) * 1e-9,
-                            static_cast<double>(left.total) * 1e-9));
+    throw Error(
+        ExitCode::resource,
+        fmt::format("{}: {} need {:.2f} GB of device memory and {:.2f} of {:.2f} GB are "
+                    "free; use a smaller model, fewer rows a pass (-ub) or --device cpu",
+                    device_->name(), what, static_cast<double>(bytes) * 1e-9,
+                    static_cast<double>(left.free) * 1e-9, static_cast<double>(left.total) * 1e-9));
   }
   bytes_ = bytes;
 }

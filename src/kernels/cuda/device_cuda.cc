@@ -33,9 +33,10 @@ class CudaDevice final : public Device {
     }
     // Versions of one major number work together.
     if (driver / 1000 < CUDART_VERSION / 1000) {
-      fail(fmt::format("the driver knows CUDA {} and this program needs {}; update the driver, or "
-                       "use --device cpu",
-                       version_text(driver), version_text(CUDART_VERSION / 1000 * 1000)));
+      fail(
+          fmt::format("the driver knows CUDA {} and this program needs {}; update the driver, or "
+                      "use --device cpu",
+                      version_text(driver), version_text(CUDART_VERSION / 1000 * 1000)));
     }
     driver_ = version_text(driver);
     int count = 0;
@@ -112,9 +113,9 @@ class CudaDevice final : public Device {
   void copy(void* to, const void* from, int64_t bytes, int64_t pitch, int64_t rows) override {
     use();
     if (rows == 1) {
-      check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
-                            stream_),
-            "copying");
+      check(
+          cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_),
+          "copying");
       return;
     }
     check(cudaMemcpy2DAsync(to, static_cast<size_t>(pitch), from, static_cast<size_t>(pitch),
@@ -164,13 +165,15 @@ class CudaDevice final : public Device {
       case cudaErrorNoKernelImageForDevice:
       case cudaErrorInvalidDeviceFunction:
       case cudaErrorUnsupportedPtxVersion:
-        fail(fmt::format("{} is {}, for which this program has no code; build it with "
-                         "-DLOCKSTEP_CUDA_ARCHITECTURES",
-                         where, architecture_));
+        fail(
+            fmt::format("{} is {}, for which this program has no code; build it with "
+                        "-DLOCKSTEP_CUDA_ARCHITECTURES",
+                        where, architecture_));
       case cudaErrorInsufficientDriver:
-        fail(fmt::format("the driver knows CUDA {}, older than this program's {}; update the "
-                         "driver, or use --device cpu",
-                         driver_, version_text(CUDART_VERSION)));
+        fail(
+            fmt::format("the driver knows CUDA {}, older than this program's {}; update the "
+                        "driver, or use --device cpu",
+                        driver_, version_text(CUDART_VERSION)));
       default:
         fail(fmt::format("{}: {} failed: {} ({})", where, doing, cudaGetErrorString(error),
                          cudaGetErrorName(error)));

@@ -14,6 +14,7 @@ if(LOCKSTEP_CUDA_FOUND)
     endif()
   endforeach()
   set(object ${CMAKE_CURRENT_BINARY_DIR}/kernels.cu.o)
+  set(LOCKSTEP_CUDA_OBJECT ${object} CACHE INTERNAL "the compiled kernels")
   add_custom_command(
     OUTPUT ${object}
     COMMAND ${LOCKSTEP_NVCC} -ccbin ${CMAKE_CXX_COMPILER} ${flags} ${code} -MD -MF

@@ -2,6 +2,8 @@
 #define LOCKSTEP_LAUNCH(kernel, blocks, threads, stream, argument) \
   kernel<<<(blocks), (threads), 0, static_cast<cudaStream_t>(stream)>>>(argument)
 
+#define LOCKSTEP_UNROLL _Pragma("unroll")
+
 #include "kernels/cuda/kernels.cuh"
 
 namespace lockstep::kernels::cuda {

@@ -1,7 +1,8 @@
 // The kernels' source. It is compiled twice: by nvcc for devices (kernels.cu), and by a plain C++
 // compiler with a small emulation of blocks, warps and barriers, so that the equality tests run it
 // on machines without a GPU (tests/kernels/cuda/emulation.h). Both define, before this is included,
-// LOCKSTEP_LAUNCH(kernel, blocks, threads, stream, argument).
+// LOCKSTEP_LAUNCH(kernel, blocks, threads, stream, argument), and LOCKSTEP_UNROLL before a loop
+// over registers.
 //
 // One rounding per operator: nvcc contracts nothing (--fmad=false), fma is written where the law
 // has it, division and square root are IEEE's.
@@ -95,8 +96,8 @@ __global__ void quantize_kernel(QuantizeArgs args) {
 }
 
 void quantize(const QuantizeArgs& args, Stream stream) {
-  const unsigned blocks = blocks_for(args.rows * (args.n / (args.superblocks ? 256 : 32)),
-                                     kWarpsOfBlock);
+  const unsigned blocks =
+      blocks_for(args.rows * (args.n / (args.superblocks ? 256 : 32)), kWarpsOfBlock);
   if (args.superblocks) {
     LOCKSTEP_LAUNCH(quantize_kernel<256>, blocks, kThreadsOfBlock, stream, args);
   } else {
@@ -166,7 +167,7 @@ __global__ void matmul_q32_kernel(MatmulArgs args) {
         d = d_w[b];
         if constexpr (kHasMin) m = args.weight.m[place.column * blocks + b];
       }
-#pragma unroll
+      LOCKSTEP_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const int64_t row = place.first_row + r;
         const bool own = there && row < args.rows;
@@ -187,7 +188,7 @@ __global__ void matmul_q32_kernel(MatmulArgs args) {
       for (int r = 0; r < kRows; ++r) lanes[r] = lanes[r] + acc[r];
     }
   }
-#pragma unroll
+  LOCKSTEP_UNROLL
   for (int r = 0; r < kRows; ++r) store(args, place, place.first_row + r, lanes[r]);
 }
 
@@ -211,7 +212,7 @@ __global__ void matmul_q256_kernel(MatmulArgs args) {
       const int32_t scale = args.weight.scales[parts_at + 16 * s + j];
       int32_t min = 0;
       if constexpr (kHasMin) min = args.weight.mins[parts_at + 16 * s + j];
-#pragma unroll
+      LOCKSTEP_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const int64_t row = place.first_row + r;
         if (row >= args.rows) continue;
@@ -227,7 +228,7 @@ __global__ void matmul_q256_kernel(MatmulArgs args) {
       d = args.weight.d[place.column * segments + s];
       if constexpr (kHasMin) dmin = args.weight.m[place.column * segments + s];
     }
-#pragma unroll
+    LOCKSTEP_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const int64_t row = place.first_row + r;
       const int32_t t_all = sum_of_parts(t[r]);
@@ -240,14 +241,13 @@ __global__ void matmul_q256_kernel(MatmulArgs args) {
       lanes[r] = lanes[r] + acc;
     }
   }
-#pragma unroll
+  LOCKSTEP_UNROLL
   for (int r = 0; r < kRows; ++r) store(args, place, place.first_row + r, lanes[r]);
 }
 
 template <int kRows>
 void launch_matmul(const MatmulArgs& args, Stream stream) {
-  const unsigned blocks =
-      blocks_for((args.rows + kRows - 1) / kRows * args.n_out, kWarpsOfBlock);
+  const unsigned blocks = blocks_for((args.rows + kRows - 1) / kRows * args.n_out, kWarpsOfBlock);
   const bool has_min = args.weight.m != nullptr;
   if (args.superblocks && has_min) {
     LOCKSTEP_LAUNCH((matmul_q256_kernel<kRows, true>), blocks, kThreadsOfBlock, stream, args);
@@ -301,13 +301,13 @@ __global__ void matmul_float_kernel(FloatMatmulArgs args) {
   for (int r = 0; r < kFloatRows; ++r) lanes[r] = 0.0f;
   for (int64_t i = lane; i < args.n_in; i += 16) {
     const float value = float_weight(args.type, w, i);
-#pragma unroll
+    LOCKSTEP_UNROLL
     for (int r = 0; r < kFloatRows; ++r) {
       const int64_t row = first_row + r;
       if (row < args.rows) lanes[r] = math::fma_rn(value, args.x[row * args.n_in + i], lanes[r]);
     }
   }
-#pragma unroll
+  LOCKSTEP_UNROLL
   for (int r = 0; r < kFloatRows; ++r) {
     float y = tree16(lanes[r]);
     const int64_t row = first_row + r;
@@ -633,9 +633,8 @@ __global__ void attention_kernel(AttentionDeviceArgs args) {
   for (int64_t page = first_seen / kPagePositions; page * kPagePositions <= position; ++page) {
     const int64_t start = page * kPagePositions;
     const int begin = static_cast<int>(first_seen > start ? first_seen - start : 0);
-    const int end =
-        static_cast<int>(position + 1 - start < kPagePositions ? position + 1 - start
-                                                               : kPagePositions);
+    const int end = static_cast<int>(position + 1 - start < kPagePositions ? position + 1 - start
+                                                                           : kPagePositions);
     const std::byte* k_page = args.kv.k_pages[page] + kv_head * kPagePositions * k_bytes;
     const std::byte* v_page = args.kv.v_pages[page] + kv_head * kPagePositions * v_bytes;
 
@@ -711,7 +710,6 @@ __global__ void read_kernel(ReadArgs args) {
   uint32_t seen = 0;
   const auto* from = static_cast<const Codes16*>(args.from);
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-#pragma unroll 8
   for (int64_t i = thread_of_grid(); i < args.words; i += step) {
     const Codes16 word = from[i];
     for (int k = 0; k < 4; ++k) seen ^= static_cast<uint32_t>(word.word[k]);

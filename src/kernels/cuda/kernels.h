@@ -31,9 +31,9 @@ struct QuantizeArgs {
 
 // A quantised matrix as packing.h lays it out.
 struct DeviceMatrix {
-  const int8_t* codes = nullptr;  // [n_out][n_in]
-  const float* d = nullptr;       // [n_out][n_in ÷ block]
-  const float* m = nullptr;       // as d: m_w of q32 types, dmin_w of q256 types; null: none
+  const int8_t* codes = nullptr;   // [n_out][n_in]
+  const float* d = nullptr;        // [n_out][n_in ÷ block]
+  const float* m = nullptr;        // as d: m_w of q32 types, dmin_w of q256 types; null: none
   const int8_t* scales = nullptr;  // q256: [n_out][n_in ÷ 16]
   const uint8_t* mins = nullptr;   // q256 with m: [n_out][n_in ÷ 16]
 };

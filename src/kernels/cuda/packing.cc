@@ -135,11 +135,10 @@ PackedLayout packed_layout(TensorType type, int64_t n_in, int64_t rows) {
 void pack_rows(const Weight& weight, int64_t begin, int64_t rows, std::byte* packed) {
   const PackedLayout layout = packed_layout(weight.type, weight.n_in, rows);
   const auto at = [&](int64_t offset) { return offset < 0 ? nullptr : packed + offset; };
-  const Arrays arrays = {reinterpret_cast<int8_t*>(at(layout.codes)),
-                         reinterpret_cast<float*>(at(layout.d)),
-                         reinterpret_cast<float*>(at(layout.m)),
-                         reinterpret_cast<int8_t*>(at(layout.scales)),
-                         reinterpret_cast<uint8_t*>(at(layout.mins))};
+  const Arrays arrays = {
+      reinterpret_cast<int8_t*>(at(layout.codes)), reinterpret_cast<float*>(at(layout.d)),
+      reinterpret_cast<float*>(at(layout.m)), reinterpret_cast<int8_t*>(at(layout.scales)),
+      reinterpret_cast<uint8_t*>(at(layout.mins))};
   const auto unpack = unpacker(weight.type);
   const gguf::TypeInfo& info = gguf::type_info(weight.type);
   const int64_t blocks = weight.n_in / info.block_elements;

@@ -1,9 +1,10 @@
-// A quantised matrix as the device's kernels read it (DeviceMatrix): codes one byte each, factors in
-// binary32, each in an array of its own. Made on the CPU, rows at a time, while the file is read.
+// A quantised matrix as the device's kernels read it (DeviceMatrix): codes one byte each, factors
+// in binary32, each in an array of its own. Made on the CPU, rows at a time, while the file is
+// read.
 //
 // Codes are those of docs/numerics/weight-types.md "In the product", offsets taken off. Bytes an
-// element: q32 types 1 + 4/32 (with a minimum 1 + 8/32), q256 types 1 + 1/16 + 4/256 (with a minimum
-// 1 + 2/16 + 8/256): of four-bit types about twice the file's.
+// element: q32 types 1 + 4/32 (with a minimum 1 + 8/32), q256 types 1 + 1/16 + 4/256 (with a
+// minimum 1 + 2/16 + 8/256): of four-bit types about twice the file's.
 #pragma once
 
 #include <cstdint>

@@ -56,9 +56,9 @@ struct Plan {
       if (known.weight == &weight) return;
     }
     matrices.push_back({&weight, bytes});
-    bytes += aligned(is_float(weight)
-                         ? weight.n_out * weight.row_bytes
-                         : packed_layout(weight.type, weight.n_in, weight.n_out).bytes);
+    bytes +=
+        aligned(is_float(weight) ? weight.n_out * weight.row_bytes
+                                 : packed_layout(weight.type, weight.n_in, weight.n_out).bytes);
   }
   void add(const float* data, int64_t n) {
     for (const Vector& known : vectors) {

@@ -1,6 +1,6 @@
 // The device's kernels and its backend against the scalar reference, by bits: every op, weight type
-// and KV type, widths 1 to 256, odd shapes, random trials. On a real device (kernels_cuda_test) and,
-// with fewer trials, on the emulation (kernels_cuda_emulation_test).
+// and KV type, widths 1 to 256, odd shapes, random trials. On a real device (kernels_cuda_test)
+// and, with fewer trials, on the emulation (kernels_cuda_emulation_test).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,11 +23,11 @@ const CpuKernels& reference() {
 }
 
 std::vector<int64_t> widths() {
-  if (is_emulated()) return {1, 2, 8, 9};
+  if (few_trials()) return {1, 2, 8, 9};
   return {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 33, 64, 256};
 }
 int64_t trials(int64_t on_a_device, int64_t emulated) {
-  return is_emulated() ? emulated : on_a_device;
+  return few_trials() ? emulated : on_a_device;
 }
 
 class Cuda : public testing::Test {
@@ -145,15 +145,15 @@ std::vector<float> device_product(const std::shared_ptr<Device>& device, const W
     const FloatType type = w.type == TensorType::f16    ? FloatType::f16
                            : w.type == TensorType::bf16 ? FloatType::bf16
                                                         : FloatType::f32;
-    device->kernels().matmul_float({matrix.floats(), type, w.n_in, w.n_out, bias_at, x_there.get(),
-                                    rows, out.get()},
-                                   device->stream());
+    device->kernels().matmul_float(
+        {matrix.floats(), type, w.n_in, w.n_out, bias_at, x_there.get(), rows, out.get()},
+        device->stream());
   } else {
     const bool superblocks = form == ActivationForm::q256;
     const QuantizedOnDevice q(device, x_there, rows, w.n_in, superblocks);
-    device->kernels().matmul_quantized({matrix.matrix(), w.n_in, w.n_out, bias_at, q.view(), rows,
-                                        out.get(), superblocks},
-                                       device->stream());
+    device->kernels().matmul_quantized(
+        {matrix.matrix(), w.n_in, w.n_out, bias_at, q.view(), rows, out.get(), superblocks},
+        device->stream());
     device->wait();
   }
   EXPECT_TRUE(out.guard_holds());
@@ -190,8 +190,7 @@ TEST_F(Cuda, QuantizeActivations) {
           const auto at = static_cast<size_t>(row * (n / block) + b);
           ASSERT_TRUE(same_bits(&d[at], &want_d, 1));
           if (superblocks) continue;
-          ASSERT_TRUE(
-              same_bits(&d_sums[at], &want.d_sums[static_cast<size_t>(b * rows + row)], 1));
+          ASSERT_TRUE(same_bits(&d_sums[at], &want.d_sums[static_cast<size_t>(b * rows + row)], 1));
         }
         for (int64_t j = 0; superblocks && j < n / 16; ++j) {
           ASSERT_EQ(sums[static_cast<size_t>(row * (n / 16) + j)],
@@ -213,9 +212,9 @@ TEST_F(Cuda, MatmulOfEveryTypeAtEveryWidth) {
     Control flipped("cuda matmul " + name + " with one bit of one weight flipped");
     for (const int64_t rows : widths()) {
       for (int64_t trial = 0; trial < trials(6, 1); ++trial) {
-        const int64_t most = is_emulated() ? 20 : trial == 0 ? 200 : 40;
+        const int64_t most = few_trials() ? 20 : trial == 0 ? 200 : 40;
         const int64_t k = legal_k(type, random.between(1, most), random);
-        const int64_t n_out = is_emulated() ? random.between(1, 6) : random.between(1, 70);
+        const int64_t n_out = few_trials() ? random.between(1, 6) : random.between(1, 70);
         OwnedWeight w = random_weight(random, type, k, n_out);
         const auto x = random_floats(random, rows * k, kAllKinds[random.below(6)]);
         const auto bias = random_floats(random, n_out, Kind::plain);
@@ -230,12 +229,11 @@ TEST_F(Cuda, MatmulOfEveryTypeAtEveryWidth) {
         const auto before = device_product(device_, w.weight, nullptr, plain, rows);
         const gguf::TypeInfo& info = gguf::type_info(type);
         const int64_t byte = info.block_elements == 1 ? info.block_bytes - 1 : info.block_bytes / 2;
-        w.bytes[static_cast<size_t>(random.below(static_cast<int64_t>(w.bytes.size()) /
-                                                 info.block_bytes) *
-                                        info.block_bytes +
-                                    byte)] ^= std::byte{0x10};
-        flipped.trial(
-            !same_bits(device_product(device_, w.weight, nullptr, plain, rows), before));
+        w.bytes[static_cast<size_t>(
+            random.below(static_cast<int64_t>(w.bytes.size()) / info.block_bytes) *
+                info.block_bytes +
+            byte)] ^= std::byte{0x10};
+        flipped.trial(!same_bits(device_product(device_, w.weight, nullptr, plain, rows), before));
       }
     }
     EXPECT_TRUE(flipped.seen(0.5)) << name;
@@ -306,7 +304,7 @@ TEST_F(Cuda, ElementsAlone) {
   Random random(63);
   const float bad[] = {INFINITY, -INFINITY, NAN};
   for (int64_t trial = 0; trial < trials(300, 8); ++trial) {
-    const int64_t rows = random.between(1, is_emulated() ? 4 : 40), width = random.between(1, 700);
+    const int64_t rows = random.between(1, few_trials() ? 4 : 40), width = random.between(1, 700);
     const Kind kind = kAllKinds[trial % 6];
     auto a = random_floats(random, rows * width, kind);
     const auto b = random_floats(random, rows * width, Kind::plain);
@@ -410,18 +408,14 @@ class PagesOfBoth {
     }
     k_list_ = std::make_unique<OnDevice<std::byte*>>(device, device_k_);
     v_list_ = std::make_unique<OnDevice<std::byte*>>(device, device_v_);
-    view = {k_type,
-            v_type,
-            static_cast<int32_t>(n_head_kv),
-            static_cast<int32_t>(head_dim),
-            k_.data(),
-            v_.data(),
-            static_cast<int64_t>(k_.size())};
+    view = {k_type,    v_type,    static_cast<int32_t>(n_head_kv), static_cast<int32_t>(head_dim),
+            k_.data(), v_.data(), static_cast<int64_t>(k_.size())};
     device_view = {k_type, v_type, view.n_head_kv, view.head_dim, k_list_->get(), v_list_->get()};
   }
   bool same() const {
     for (size_t i = 0; i < memory_.size(); ++i) {
-      if (device_memory_[i].values() != memory_[i] || !device_memory_[i].guard_holds()) return false;
+      if (device_memory_[i].values() != memory_[i] || !device_memory_[i].guard_holds())
+        return false;
     }
     return true;
   }
@@ -449,12 +443,12 @@ TEST_F(Cuda, KvWriteAndAttention) {
         const int64_t any[] = {8, 16, 20, 33, 64, 80, 128, 256}, whole[] = {32, 64, 96, 128};
         const bool blocks = kv_block_elements(k_type) > 1 || kv_block_elements(v_type) > 1;
         const int64_t head_dim =
-            blocks ? whole[random.below(4)] : any[random.below(is_emulated() ? 5 : 8)];
+            blocks ? whole[random.below(4)] : any[random.below(few_trials() ? 5 : 8)];
         const int64_t n_head = n_head_kv * group, row_width = n_head * head_dim;
-        const int64_t before = is_emulated() ? random.below(140)
+        const int64_t before = few_trials()     ? random.below(140)
                                : trial % 8 == 0 ? random.between(1000, 2200)
                                                 : random.below(300);
-        const int64_t rows = is_emulated() ? random.between(1, 3) : random.between(1, 70);
+        const int64_t rows = few_trials() ? random.between(1, 3) : random.between(1, 70);
         const int64_t n = before + rows, width = n_head_kv * head_dim;
         PagesOfBoth pages(device_, n_head_kv, head_dim, k_type, v_type, n);
         const Kind kind = kAllKinds[trial % 6];
@@ -483,9 +477,9 @@ TEST_F(Cuda, KvWriteAndAttention) {
             static_cast<size_t>(attention_scratch_bytes(head_dim, n_head, n_head_kv)) + 64);
         auto* scratch = reinterpret_cast<std::byte*>(
             (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
-        const AttentionArgs args{q.data(), want.data(), rows,   before,      n_head,
-                                 head_dim, 0.2f,        cap,    window,      &pages.view,
-                                 {score_fault.data()}};
+        const AttentionArgs args{
+            q.data(),    want.data(),         rows, before, n_head, head_dim, 0.2f, cap, window,
+            &pages.view, {score_fault.data()}};
         reference().attention(args, {0, args.items()}, scratch);
         const auto run = [&](const std::vector<float>& query, std::vector<uint8_t>* found) {
           const auto qt = put(query), out = empty<float>(rows * row_width);
@@ -564,8 +558,7 @@ Result decode_there(Backend& backend, const TestModel& model, const std::vector<
       for (const bool is_v : {false, true}) {
         std::byte* at = (is_v ? layer.v : layer.k)[static_cast<size_t>(p)];
         std::vector<std::byte> bytes(static_cast<size_t>(bytes_of(is_v ? v_type : k_type)));
-        const std::byte* seen =
-            memory->view(at, static_cast<int64_t>(bytes.size()), bytes.data());
+        const std::byte* seen = memory->view(at, static_cast<int64_t>(bytes.size()), bytes.data());
         result.state.insert(result.state.end(), seen, seen + bytes.size());
         memory->release(at);
       }
@@ -612,20 +605,20 @@ TEST_F(Cuda, WholePassesOfEveryKindOfModel) {
     s.n_ff = 250;
   });
   for (const ModelKind& kind : kinds) {
-    if (is_emulated() && &kind - kinds.data() > 1) break;
+    if (few_trials() && &kind - kinds.data() > 1) break;
     ModelShape shape = kind.shape;
-    if (is_emulated()) {
+    if (few_trials()) {
       shape.n_layer = 1;
       shape.n_ff = 256;
       shape.n_vocab = 33;
     }
     TestModel model(shape, 7);
-    const auto tokens = random_tokens(shape, is_emulated() ? 5 : 150, 8);
+    const auto tokens = random_tokens(shape, few_trials() ? 5 : 150, 8);
     const auto cpu = make_cpu_backend("scalar", 1);
     const Result want = decode(*cpu, model, tokens, {1}, kind.k, kind.v);
     for (const std::vector<int64_t>& turns :
-         is_emulated() ? std::vector<std::vector<int64_t>>{{2}}
-                       : std::vector<std::vector<int64_t>>{{1}, {150}, {3, 7, 1, 16, 33}}) {
+         few_trials() ? std::vector<std::vector<int64_t>>{{2}}
+                      : std::vector<std::vector<int64_t>>{{1}, {150}, {3, 7, 1, 16, 33}}) {
       CudaBackend backend(device_);
       const Result got = decode_there(backend, model, tokens, turns, kind.k, kind.v);
       ASSERT_TRUE(same_bits(got.logits, want.logits)) << kind.name;
@@ -643,7 +636,7 @@ TEST_F(Cuda, WholePassesOfEveryKindOfModel) {
 TEST_F(Cuda, PlantsGoWhereTheyAreToGo) {
   ModelShape shape;
   shape.n_layer = 1;
-  if (is_emulated()) {
+  if (few_trials()) {
     shape.n_ff = 256;
     shape.n_vocab = 33;
   }
@@ -651,14 +644,14 @@ TEST_F(Cuda, PlantsGoWhereTheyAreToGo) {
   const auto tokens = random_tokens(shape, 1, 18);
   const int64_t n_vocab = model.graph().n_vocab;
   const auto run = [&](Backend& backend, PageMemory& memory, Plant* plant) {
-    const int64_t bytes = shape.n_head_kv * kPagePositions * kv_row_bytes(KvType::f16, shape.head_dim);
+    const int64_t bytes =
+        shape.n_head_kv * kPagePositions * kv_row_bytes(KvType::f16, shape.head_dim);
     std::byte* k = memory.allocate(bytes);
     std::byte* v = memory.allocate(bytes);
     std::vector<std::byte*> ks{k}, vs{v};
-    const std::vector<KvLayerView> views{{KvType::f16, KvType::f16,
-                                          static_cast<int32_t>(shape.n_head_kv),
-                                          static_cast<int32_t>(shape.head_dim), ks.data(),
-                                          vs.data(), 1}};
+    const std::vector<KvLayerView> views{
+        {KvType::f16, KvType::f16, static_cast<int32_t>(shape.n_head_kv),
+         static_cast<int32_t>(shape.head_dim), ks.data(), vs.data(), 1}};
     std::vector<float> logits(static_cast<size_t>(n_vocab));
     Pass pass;
     pass.segments.push_back({tokens, 0, views, 0});
@@ -672,7 +665,7 @@ TEST_F(Cuda, PlantsGoWhereTheyAreToGo) {
   const auto cpu = make_cpu_backend("scalar", 1);
   CudaBackend cuda(device_);
   const auto pages = cuda.page_memory();
-  for (size_t i = 0; i < model.graph().ops.size(); i += is_emulated() ? 4 : 1) {
+  for (size_t i = 0; i < model.graph().ops.size(); i += few_trials() ? 4 : 1) {
     Plant plant{static_cast<int>(i), 0, 5, 14}, same = plant;
     const auto want = run(*cpu, main_page_memory(), &plant);
     const auto got = run(cuda, *pages, &same);

@@ -59,7 +59,7 @@ std::shared_ptr<Device> test_device() {
   return device;
 }
 
-bool is_emulated() {
+bool few_trials() {
   return true;
 }
 

@@ -66,7 +66,8 @@ class Block {
         swapcontext(&scheduler_, &fibers_[t]);
       }
       idle = alive_ == before && steps_ == steps ? idle + 1 : 0;
-      if (idle > 4) throw std::logic_error("emulation: threads wait for a barrier that none reaches");
+      if (idle > 4)
+        throw std::logic_error("emulation: threads wait for a barrier that none reaches");
     }
   }
 
@@ -163,7 +164,8 @@ inline int32_t __dp4a(int32_t a, int32_t b, int32_t sum) {
   return sum;
 }
 
-#define LOCKSTEP_LAUNCH(kernel, blocks, threads, stream, argument)                    \
-  (static_cast<void>(stream),                                                        \
-   ::lockstep::emulation::launch([](const auto& args) { kernel(args); }, (blocks), (threads), \
+#define LOCKSTEP_LAUNCH(kernel, blocks, threads, stream, argument)                                \
+  (static_cast<void>(stream),                                                                     \
+   ::lockstep::emulation::launch([](const auto& launched) { kernel(launched); }, (blocks), (threads), \
                                  (argument)))
+#define LOCKSTEP_UNROLL

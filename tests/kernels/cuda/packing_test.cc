@@ -1,10 +1,11 @@
 // The device's form of quantised matrices: every code, scale and minimum where it belongs, whole or
 // in pieces.
+#include "kernels/cuda/packing.h"
+
 #include <gtest/gtest.h>
 
-#include "../plain_law.h"
 #include "../harness.h"
-#include "kernels/cuda/packing.h"
+#include "../plain_law.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -39,8 +40,9 @@ TEST(CudaPacking, HoldsTheBlocksOfEveryType) {
           }
           for (int j = 0; layout.superblocks && j < 16; ++j) {
             const auto sub = static_cast<size_t>(16 * j / block.sub);
-            ASSERT_EQ(reinterpret_cast<const int8_t*>(packed.data() + layout.scales)[16 * index + j],
-                      block.scale[sub]);
+            ASSERT_EQ(
+                reinterpret_cast<const int8_t*>(packed.data() + layout.scales)[16 * index + j],
+                block.scale[sub]);
             if (!block.has_min) continue;
             ASSERT_EQ(reinterpret_cast<const uint8_t*>(packed.data() + layout.mins)[16 * index + j],
                       block.min[sub]);
@@ -68,8 +70,8 @@ TEST(CudaPacking, APieceIsThoseRowsOfTheWhole) {
     const auto same = [&](int64_t whole_at, int64_t part_at, int64_t bytes) {
       ASSERT_EQ(whole_at < 0, part_at < 0);
       if (whole_at < 0) return;
-      EXPECT_TRUE(same_bits(all.data() + whole_at + begin * bytes, piece.data() + part_at,
-                            rows * bytes));
+      EXPECT_TRUE(
+          same_bits(all.data() + whole_at + begin * bytes, piece.data() + part_at, rows * bytes));
     };
     same(whole.codes, part.codes, n_in);
     same(whole.d, part.d, n_in / block * 4);

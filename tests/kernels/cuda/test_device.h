@@ -11,8 +11,9 @@ namespace lockstep::kernels::cuda::test {
 
 // Null, after a line that says why, where there is none.
 std::shared_ptr<Device> test_device();
-// The emulation takes fewer and smaller trials.
-bool is_emulated();
+// Fewer and smaller ones: on the emulation, and under a tool that makes the device slow
+// (LOCKSTEP_FEW_TRIALS in the environment).
+bool few_trials();
 
 // A vector on the device, with words after its end that nobody may write.
 template <typename T>
