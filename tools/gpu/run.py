@@ -105,39 +105,41 @@ def sanitizer(run):
 
 
 def models(options):
+    """(name, -m) of each."""
     found = sorted(Path(options.models).glob("*.gguf")) if options.models else []
-    return found or [None]
+    return ([(path.stem, str(path)) for path in found] +
+            [(re.sub(r"[^A-Za-z0-9_.-]", "-", spec), spec) for spec in options.synth]) or [(None, None)]
 
 
 def prove(run, options):
-    for model in models(options):
-        if model is None:
+    for name, model in models(options):
+        if name is None:
             run.add("prove", "models", "none given", None)
             return
         code, text, seconds = run.command(
-            f"prove-{model.stem}",
+            f"prove-{name}",
             [HERE / "bin/lockstep", "prove", "-m", model, "--device", "cuda", "--against", "cpu", "--quick"], 200)
         lines = re.findall(r"\d+/\d+ identical", text)
-        run.add("prove", f"{model.stem}: --device cuda --against cpu --quick",
+        run.add("prove", f"{name}: --device cuda --against cpu --quick",
                 f"{lines[-1] if lines else 'no verdict'}, {verdict(code, seconds)}",
                 None if code is None else code == 0)
         print(text[-6000:], flush=True)
 
 
 def bench(run, options):
-    for model in models(options):
-        if model is None:
+    for name, model in models(options):
+        if name is None:
             run.add("bench", "models", "none given", None)
             return
         code, text, seconds = run.command(
-            f"bench-{model.stem}",
+            f"bench-{name}",
             [HERE / "bin/lockstep", "bench", "-m", model, "--device", "cuda", "-p", "512", "-n", "32",
              "-w", "1,2,4,8,16", "-r", "5"], 120)
-        run.add("bench", model.stem, verdict(code, seconds), None if code is None else code == 0)
+        run.add("bench", name, verdict(code, seconds), None if code is None else code == 0)
         for line in text.splitlines():
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             if len(cells) > 10 and re.match(r"^(pp|tg|w)\d", cells[0]):
-                run.rows.append(("bench", f"{model.stem} {cells[0]}",
+                run.rows.append(("bench", f"{name} {cells[0]}",
                                  f"{cells[3]} ms a pass, {cells[8]} GB/s, read {cells[9]} GB/s, {cells[10]}"))
         print(text[-4000:], flush=True)
 
@@ -145,6 +147,8 @@ def bench(run, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", help="a folder of GGUF files")
+    parser.add_argument("--synth", action="append", default=[], metavar="SPEC",
+                        help="a synthetic model too, which needs no file: synth:llama-135m@q4_1 (again for more)")
     parser.add_argument("--out", required=True, help="where every part's output goes")
     parser.add_argument("--parts", default=",".join(PARTS), help="which, in which order")
     parser.add_argument("--seconds", type=float, default=560, help="for everything")
