@@ -141,17 +141,18 @@ all_done
 
 say "sanitizers"
 # Real models and whole ranges take minutes without a sanitizer already.
+unset LOCKSTEP_FULL
 step asan ctest sanitized asan -L unit -LE "control|slow|real" -E "^math_" || true
 step tsan ctest sanitized tsan -L threads || true
 
-say "fuzzing ($fuzz_seconds s each)"
+say "fuzzing ($fuzz_seconds s of a core each)"
 step build-fuzz none build fuzz fuzz || true
-for binary in build/fuzz/tests/fuzz/fuzz_*; do
-  [ -x "$binary" ] && [ -f "$binary" ] || continue
-  beside "$(basename "$binary")" one fuzz "$binary"
-done
+mapfile -t fuzzers < <(find build/fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
+# All at once, for as long as it takes to give each its time.
+if [ ${#fuzzers[@]} -gt "$jobs" ]; then fuzz_seconds=$((fuzz_seconds * ${#fuzzers[@]} / jobs)); fi
+for binary in "${fuzzers[@]}"; do step "$(basename "$binary")" one fuzz "$binary" & done
 all_done
-for binary in build/fuzz/tests/fuzz/fuzz_*; do
+for binary in "${fuzzers[@]}"; do
   grep -h "^$(basename "$binary"): " "$logs/$(basename "$binary").log" 2>/dev/null | sed 's/^/    /' || true
 done
 

@@ -49,12 +49,6 @@ const Flag* find_flag(std::string_view name, std::string_view command) {
   bad_use(fmt::format("{}: no such flag; see lockstep {} --help", shorten(name), command));
 }
 
-// What messages call a flag: its short form where it has one.
-std::string_view shown_name(std::string_view name, std::string_view command) {
-  const Flag* flag = find_flag(name, command);
-  return flag ? split_names(flag->names).front() : name;
-}
-
 bool is_off(const Flag& flag, std::string_view value) {
   if (flag.off.empty()) return false;
   if (value == flag.off) return true;
@@ -154,7 +148,7 @@ Flags::Flags(CLI::App& app, std::string_view command) : app_(app), command_(comm
 }
 
 bool Flags::parse(const std::vector<std::string>& arguments) {
-  std::map<std::string, std::vector<std::string>, std::less<>> given;
+  std::map<std::string, std::vector<Typed>, std::less<>> given;
   std::vector<std::string> words;
   bool help = false, flags_ended = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -202,7 +196,7 @@ bool Flags::parse(const std::vector<std::string>& arguments) {
         if (!value || !is_off(*flag, *value)) refuse(*flag, name);
         break;
       case FlagKind::used:
-        given[std::string(flag_name(*flag))].push_back(value.value_or(""));
+        given[std::string(flag_name(*flag))].push_back({name, value.value_or("")});
         break;
     }
   }
@@ -225,12 +219,12 @@ bool Flags::parse(const std::vector<std::string>& arguments) {
 
 // The flag goes before its variable; of a flag given twice the last counts, unless it may be given
 // again.
-void Flags::apply(const Binding& binding, const std::vector<std::string>& values) {
+void Flags::apply(const Binding& binding, const std::vector<Typed>& values) {
   if (!values.empty()) {
     const size_t first = binding.repeats ? 0 : values.size() - 1;
     for (size_t i = first; i < values.size(); ++i) {
-      const std::string name(shown_name(binding.name, command_));
-      binding.set({values[i], name, fmt::format("{} {}", name, shorten(values[i])), false});
+      const auto& [name, value] = values[i];
+      binding.set({value, name, fmt::format("{} {}", name, shorten(value)), false});
     }
     return;
   }

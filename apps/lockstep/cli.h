@@ -64,7 +64,10 @@ class Flags {
     bool repeats;  // every value counts, not only the last
   };
   Binding& bind(std::string_view name, Setter set);
-  void apply(const Binding& binding, const std::vector<std::string>& values);
+  struct Typed {
+    std::string name, value;  // as on the command line
+  };
+  void apply(const Binding& binding, const std::vector<Typed>& values);
 
   CLI::App& app_;
   std::string command_;

@@ -230,7 +230,9 @@ void print_closing_line(const decode::Session& session) {
                         static_cast<double>(tokens - timing.first_tokens) * 1e3 / timing.decode_ms);
   }
   line += fmt::format(", {:.0f} ms to the first", timing.ttft_ms);
-  if (!drafts.source.empty()) {
+  if (!drafts.source.empty() && drafts.drafted == 0) {
+    line += fmt::format(", {}: nothing drafted", drafts.source);
+  } else if (!drafts.source.empty()) {
     line += fmt::format(", {}: {}/{} drafted tokens accepted, mean length {:.2f}", drafts.source,
                         drafts.accepted, drafts.drafted,
                         static_cast<double>(drafts.accepted + drafts.steps) /
@@ -238,6 +240,7 @@ void print_closing_line(const decode::Session& session) {
   }
   line += fmt::format(", seed {}, token sha256 {}", session.options().sampling.seed,
                       decode::token_sha256(session.generated()).substr(0, 16));
+  if (session.model().synthetic()) line += ", synthetic weights";
   if (session.finish() == decode::Finish::context_full) line += "; the context is full";
   if (session.finish() == decode::Finish::fault) line += "; fault: " + session.fault();
   note(line);

@@ -61,6 +61,7 @@ ExitCode run_command(const Command& command, const std::vector<std::string>& arg
 ExitCode run_main(const std::vector<std::string>& arguments) {
   if (arguments.empty()) bad_use("no command; see lockstep --help");
   const std::string& name = arguments[0];
+  if (name == "help" && arguments.size() == 2) return run_main({arguments[1], "--help"});
   if (name == "--help" || name == "-h" || name == "help") {
     print(usage());
     return ExitCode::ok;

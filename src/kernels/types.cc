@@ -68,4 +68,19 @@ int64_t attention_scratch_bytes(int64_t head_dim, int64_t n_head, int64_t n_head
   return (bytes + 63) / 64 * 64;
 }
 
+AttentionSpans attention_spans(const AttentionArgs& args) {
+  constexpr int64_t kPositions = kSpanPages * kPagePositions;
+  const int64_t lowest =
+      args.window > 0 ? std::max<int64_t>(0, args.first_position - args.window + 1) : 0;
+  const int64_t highest = args.first_position + std::max<int64_t>(1, args.rows) - 1;
+  AttentionSpans spans;
+  spans.first = lowest / kPositions;
+  spans.count = highest / kPositions - spans.first + 1;
+  return spans;
+}
+
+int64_t attention_partial_floats(int64_t head_dim, int64_t n_head, int64_t n_head_kv) {
+  return kAttentionTileRows * (n_head / n_head_kv) * (16 + (head_dim + 15) / 16 * 16);
+}
+
 }  // namespace lockstep::kernels

@@ -39,8 +39,8 @@ struct Model::Contents {
   Hyperparameters hparams;
   kernels::Graph graph;
   std::vector<std::string> notes;
-  std::once_flag hashed;
-  Digest digest{};
+  std::mutex hashing;
+  std::optional<Digest> digest;
 };
 
 Model::Model(gguf::File file) : contents_(std::make_unique<Contents>(std::move(file))) {
@@ -122,7 +122,10 @@ int64_t Model::kv_bytes_read(const state::KvSpec& spec, int64_t depth) const {
 
 const Digest& Model::file_sha256() const {
   Contents& c = *contents_;
-  std::call_once(c.hashed, [&c] {
+  // Not std::call_once: an exception that leaves it goes through C code of glibc, which ends the
+  // program where memory is too short to look for its own way of unwinding.
+  const std::lock_guard lock(c.hashing);
+  if (!c.digest) {
     Sha256 hash;
     constexpr size_t kPiece = size_t{16} << 20;
     for (std::span<const std::byte> part : c.binder.file().parts()) {
@@ -134,8 +137,8 @@ const Digest& Model::file_sha256() const {
       }
     }
     c.digest = hash.finish();
-  });
-  return c.digest;
+  }
+  return *c.digest;
 }
 
 bool Model::synthetic() const {

@@ -94,7 +94,7 @@ class Memory(Temporary):
 
     def test_eval_json_fails_in_one_line(self):
         path = self.write("ids.json", json.dumps([[5, 6, 7, 8] * 100]))
-        for kilobytes in (20_000, 30_000, 61_440, 80_000, 120_000):
+        for kilobytes in (20_000, *range(26_000, 33_000, 500), 61_440, 80_000, 120_000):
             done = limited(["eval", "-m", TINY, "--ids", path, "--json", "--top", 500, "-t", 1],
                            limit(resource.RLIMIT_AS, kilobytes * 1024))
             self.assertIn(done.returncode, (OK, RESOURCE), (kilobytes, done.stderr))

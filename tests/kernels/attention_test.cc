@@ -79,7 +79,8 @@ struct Query {
 
 std::vector<float> attend(const CpuKernels& kernels, Random& random, const Query& query,
                           const Pages& pages, const float* q, int64_t rows, int64_t first_position,
-                          std::vector<uint8_t>* fault_out = nullptr) {
+                          std::vector<uint8_t>* fault_out = nullptr, bool cut_spans = false,
+                          bool change_a_span = false) {
   const Shape& s = query.shape;
   std::vector<float> out(static_cast<size_t>(rows * s.n_head * s.head_dim), -7.0f);
   std::vector<uint8_t> fault(static_cast<size_t>(rows));
@@ -88,11 +89,34 @@ std::vector<float> attend(const CpuKernels& kernels, Random& random, const Query
       std::byte{0x7F});
   auto* scratch =
       reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
-  const AttentionArgs args{
+  AttentionArgs args{
       q,           out.data(), rows,         first_position, s.n_head,      s.head_dim,
       query.scale, query.cap,  query.window, &pages.view,    {fault.data()}};
-  in_pieces(random, args.items(), [&](Range range) { kernels.attention(args, range, scratch); });
+  std::vector<float> partials;
+  std::vector<int32_t> done;
+  if (cut_spans) {
+    args.spans = attention_spans(args);
+    args.spans.cut = true;
+    partials.assign(static_cast<size_t>(
+                        args.items() * attention_partial_floats(s.head_dim, s.n_head, s.n_head_kv)),
+                    -7.0f);
+    done.assign(static_cast<size_t>(args.tiles_and_heads()), 0);
+    args.spans.partials = partials.data();
+    args.spans.done = done.data();
+  }
+  if (change_a_span) {
+    // The last item merges its tile and head: before it, a part of what the first span left.
+    kernels.attention(args, {0, args.items() - 1}, scratch);
+    const int64_t of_last = (args.tiles_and_heads() - 1) * args.spans.count;
+    float& l = partials[static_cast<size_t>(
+        of_last * attention_partial_floats(s.head_dim, s.n_head, s.n_head_kv) + 1)];
+    l *= 1.01f;
+    kernels.attention(args, {args.items() - 1, args.items()}, scratch);
+  } else {
+    in_pieces(random, args.items(), [&](Range range) { kernels.attention(args, range, scratch); });
+  }
   if (fault_out) *fault_out = fault;
+  for (const int32_t left : done) EXPECT_EQ(left, 0);
   return out;
 }
 
@@ -346,6 +370,37 @@ TEST(Attention, EveryWidthGivesTheRowsOfWidthOne) {
       }
     }
   }
+}
+
+// Spans of keys worked on apart, in any order, and merged by whoever is last.
+TEST(Attention, SpansApartGiveTheSameBits) {
+  Random random(57);
+  Tally tally("attention with its spans apart");
+  Control control("attention, a span's sum changed by a hundredth");
+  for (int trial = 0; trial < 24; ++trial) {
+    const int64_t windows[] = {0, 0, 1, 700, 1500};
+    const Query query{
+        {6, 2, trial % 2 ? 64 : 33}, 0.2f, trial % 5 ? 0.0f : 3.0f, windows[trial % 5]};
+    const Shape& s = query.shape;
+    const int64_t rows = random.between(1, 20), first = random.between(900, 4200);
+    const int64_t n = first + rows;
+    const auto k = random_floats(random, n * s.n_head_kv * s.head_dim, Kind::plain);
+    const auto v = random_floats(random, n * s.n_head_kv * s.head_dim, Kind::plain);
+    const auto q = random_floats(random, rows * s.n_head * s.head_dim, Kind::plain);
+    Pages pages(s, KvType::f16, KvType::f16, n);
+    write(*all_cpu_kernels()[0], random, pages, k, v, n, 0);
+    const auto want = attend(*all_cpu_kernels()[0], random, query, pages, q.data(), rows, first);
+    for (const CpuKernels* kernels : usable_kernels()) {
+      const auto got = attend(*kernels, random, query, pages, q.data(), rows, first, nullptr, true);
+      ASSERT_TRUE(same_bits(got, want)) << kernels->isa << " rows " << rows << " first " << first;
+      tally.count(static_cast<int64_t>(got.size()));
+    }
+    if (query.window > 0 || first < 1100) continue;  // perhaps one span
+    const auto changed = attend(*all_cpu_kernels()[0], random, query, pages, q.data(), rows, first,
+                                nullptr, true, true);
+    control.trial(!same_bits(changed, want));
+  }
+  EXPECT_TRUE(control.seen(0.9));
 }
 
 TEST(Attention, AScoreThatOverflowsIsAFaultOfItsRow) {

@@ -82,6 +82,23 @@ TEST_F(BackendThreads, AnyNumberGivesTheBitsOfOne) {
   }
 }
 
+// Past 1,024 positions the keys of a tile and head are cut, where workers outnumber these.
+TEST_F(BackendThreads, KeysCutAmongWorkers) {
+  constexpr int64_t kLong = 2150;
+  const std::vector<int64_t> widths = {500, 400, 200, 1, 9, 1, 500, 500, 1, 3};
+  for (const size_t m : {0, 2}) {
+    const std::vector<int32_t> tokens = random_tokens(models_[m].shape(), kLong, 103);
+    const auto one = make_cpu_backend("", 1);
+    const Result want = decode(*one, models_[m], tokens, widths, kv_[m], kv_[m]);
+    for (const int threads : {2, 5}) {
+      const auto team = make_cpu_backend("", threads);
+      const Result got = decode(*team, models_[m], tokens, widths, kv_[m], kv_[m]);
+      EXPECT_TRUE(same_bits(got.logits, want.logits) && same_bits(got.state, want.state))
+          << "model " << m << ", threads " << threads;
+    }
+  }
+}
+
 TEST_F(BackendThreads, BackendsSideBySideShareNothing) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 2; ++i) {

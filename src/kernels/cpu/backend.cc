@@ -98,6 +98,9 @@ void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
   q256_.reserve(plan_.rows, facts_.q256.all, 256);
   q256_.reserve(selected, facts_.q256.selected, 256);
 
+  const int64_t flags = (n_ops() + 1) * plan_.rows;
+  flags_.reserve(flags);
+  std::memset(flags_.data(), 0, static_cast<size_t>(flags));
   int64_t scratch = 64;
   for (const int i : facts_.kv_ops) {
     const auto* attention = std::get_if<op::Attention>(&op(i).args);
@@ -106,7 +109,20 @@ void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
       const KvLayerView& kv = segment.pass->kv[static_cast<size_t>(op(i).layer)];
       scratch = std::max(
           scratch, attention_scratch_bytes(attention->head_dim, attention->n_head, kv.n_head_kv));
+      const AttentionArgs args = attention_args(i, segment);
+      if (!args.spans.cut) continue;
+      partial_floats_ =
+          std::max(partial_floats_,
+                   args.items() * attention_partial_floats(attention->head_dim, attention->n_head,
+                                                           kv.n_head_kv));
     }
+  }
+  if (partial_floats_ > 0) {
+    const auto segments = static_cast<int64_t>(plan_.segments.size());
+    partials_.reserve(4 * partial_floats_ * segments);
+    const int64_t counters = 4 * 2 * team_.size() * segments;
+    spans_done_.reserve(counters);
+    std::memset(spans_done_.data(), 0, static_cast<size_t>(counters));
   }
   scratch_stride_ = scratch;
   scratch_.reserve(scratch * team_.size());
@@ -118,9 +134,6 @@ void CpuBackend::reserve(const Graph& graph, const Pass& pass) {
     table.sin.reserve(bytes);
   }
 
-  const int64_t flags = (n_ops() + 1) * plan_.rows;
-  flags_.reserve(flags);
-  std::memset(flags_.data(), 0, static_cast<size_t>(flags));
   if (observer_) {
     busy_ns_ = std::make_unique<std::atomic<int64_t>[]>(graph.ops.size());
     op_ms_.assign(graph.ops.size(), 0.0);

@@ -118,9 +118,9 @@ class CpuBackend final : public Backend, private TeamWork {
   std::vector<Buffer> slot_memory_;
   QuantizedBuffers q32_, q256_;
   std::vector<RopeTable> rope_tables_;
-  Buffer scratch_, flags_;
-  int64_t scratch_stride_ = 0;
-  std::weak_ptr<const void> scheduled_;  // Graph::identity of the two that follow
+  Buffer scratch_, flags_, partials_, spans_done_;
+  int64_t scratch_stride_ = 0, partial_floats_ = 0;  // of a worker; of a segment
+  std::weak_ptr<const void> scheduled_;              // Graph::identity of the two that follow
   bool fused_ = false;
   GraphFacts facts_;
   std::vector<Phase> phases_;

@@ -65,17 +65,29 @@ void CpuBackend::run_product(int op_index, Range tiles) {
 
 AttentionArgs CpuBackend::attention_args(int op_index, const PassPlan::Segment& segment) const {
   const auto& a = std::get<op::Attention>(op(op_index).args);
-  return {slot(a.q) + segment.first_row * width(a.q),
-          slot(a.out) + segment.first_row * width(a.out),
-          segment.rows,
-          segment.pass->first_position,
-          a.n_head,
-          a.head_dim,
-          a.scale,
-          a.softcap,
-          a.window,
-          &segment.pass->kv[static_cast<size_t>(op(op_index).layer)],
-          {faults(op_index).row_fault + segment.first_row}};
+  AttentionArgs args{slot(a.q) + segment.first_row * width(a.q),
+                     slot(a.out) + segment.first_row * width(a.out),
+                     segment.rows,
+                     segment.pass->first_position,
+                     a.n_head,
+                     a.head_dim,
+                     a.scale,
+                     a.softcap,
+                     a.window,
+                     &segment.pass->kv[static_cast<size_t>(op(op_index).layer)],
+                     {faults(op_index).row_fault + segment.first_row}};
+  // With fewer tiles and heads than workers the keys are cut, too.
+  const AttentionSpans spans = attention_spans(args);
+  if (team_.size() > 1 && spans.count > 1 && args.tiles_and_heads() < 2 * team_.size()) {
+    const int64_t index = &segment - plan_.segments.data();
+    args.spans = spans;
+    args.spans.cut = true;
+    if (partials_.data()) {  // reserve() asks before there is any
+      args.spans.partials = partials_.as<float>() + index * partial_floats_;
+      args.spans.done = spans_done_.as<int32_t>() + index * 2 * team_.size();
+    }
+  }
+  return args;
 }
 
 void CpuBackend::run_attention(int op_index, Range range, int worker) {

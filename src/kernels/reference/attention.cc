@@ -43,11 +43,10 @@ void attend_page(const AttentionArgs& args, const float* q, const float* k, cons
   page.started = true;
 }
 
-// Rows [first, first + rows) of the segment, all query heads of one kv head. A page's keys and
-// values are converted once for all of them.
-void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t kv_head,
-                 std::byte* scratch) {
+// All query heads of one kv head. A page's keys and values are converted once for all of them.
+void attend(const AttentionArgs& args, const Work& work, std::byte* scratch) {
   const KvLayerView& kv = *args.kv;
+  const auto [first, rows, kv_head, positions, partials] = work;
   const int64_t group = args.n_head / kv.n_head_kv;
   const int64_t stride = padded(args.head_dim);
   const int64_t k_bytes = kv_row_bytes(kv.k_type, args.head_dim);
@@ -64,12 +63,10 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
                  -1};
   }
 
-  const int64_t tile_begin = first_visible(args, args.first_position + first);
-  const int64_t tile_end = args.first_position + first + rows;
-  for (int64_t p = tile_begin / kPagePositions; p * kPagePositions < tile_end; ++p) {
+  for (int64_t p = positions.begin / kPagePositions; p * kPagePositions < positions.end; ++p) {
     const int64_t page_start = p * kPagePositions;
-    const int64_t read_begin = larger<int64_t>(0, tile_begin - page_start);
-    const int64_t read_end = smaller(kPagePositions, tile_end - page_start);
+    const int64_t read_begin = larger<int64_t>(0, positions.begin - page_start);
+    const int64_t read_end = smaller(kPagePositions, positions.end - page_start);
     const std::byte* k_page = kv.k_pages[p] + kv_head * kPagePositions * k_bytes;
     const std::byte* v_page = kv.v_pages[p] + kv_head * kPagePositions * v_bytes;
     for (int64_t j = read_begin; j < read_end; ++j) {
@@ -96,9 +93,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
 
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t g = 0; g < group; ++g) {
-      QueryState& state = states[row * group + g];
-      const int64_t head = kv_head * group + g;
-      finish(state, args.head_dim, args.out + ((first + row) * args.n_head + head) * args.head_dim);
+      finish(args, work, row, g, states[row * group + g]);
     }
   }
 }
@@ -107,9 +102,9 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
 
 void attention(const AttentionArgs& args, Range items, std::byte* scratch) {
   for (int64_t item = items.begin; item < items.end; ++item) {
-    const int64_t first = item / args.kv->n_head_kv * kAttentionTileRows;
-    attend_tile(args, first, smaller(kAttentionTileRows, args.rows - first),
-                item % args.kv->n_head_kv, scratch);
+    const Work work = work_of(args, item);
+    attend(args, work, scratch);
+    merge_if_last(args, work, item);
   }
 }
 

@@ -122,11 +122,10 @@ void attend_page(const AttentionArgs& args, const float* q, const float* k, cons
   for (; c < chunks; ++c) add_values<N, 1>(p, v, stride, begin, end, c, o);
 }
 
-// Rows [first, first + rows) of the segment, all query heads of one kv head. A page's keys and
-// values are converted once for all of them.
-void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t kv_head,
-                 std::byte* scratch) {
+// All query heads of one kv head. A page's keys and values are converted once for all of them.
+void attend(const AttentionArgs& args, const Work& work, std::byte* scratch) {
   const KvLayerView& kv = *args.kv;
+  const auto [first, rows, kv_head, positions, partials] = work;
   const int64_t group = args.n_head / kv.n_head_kv, queries = rows * group;
   const int64_t stride = padded(args.head_dim);
   const int64_t k_bytes = kv_row_bytes(kv.k_type, args.head_dim);
@@ -150,12 +149,10 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
   Partial page[kQueries];
   for (int n = 0; n < kQueries; ++n) page[n] = {0.0f, 0.0f, page_o + n * stride, false};
 
-  const int64_t tile_begin = first_visible(args, args.first_position + first);
-  const int64_t tile_end = args.first_position + first + rows;
-  for (int64_t index = tile_begin / kPage; index * kPage < tile_end; ++index) {
+  for (int64_t index = positions.begin / kPage; index * kPage < positions.end; ++index) {
     const int64_t page_start = index * kPage;
-    const int64_t read_begin = larger<int64_t>(0, tile_begin - page_start);
-    const int64_t read_end = smaller(kPage, tile_end - page_start);
+    const int64_t read_begin = larger<int64_t>(0, positions.begin - page_start);
+    const int64_t read_end = smaller(kPage, positions.end - page_start);
     const std::byte* k_page = kv.k_pages[index] + kv_head * kPage * k_bytes;
     const std::byte* v_page = kv.v_pages[index] + kv_head * kPage * v_bytes;
     for (int64_t j = read_begin; j < read_end; ++j) {
@@ -203,9 +200,7 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
   }
 
   for (int64_t i = 0; i < queries; ++i) {
-    finish(states[i], args.head_dim,
-           args.out +
-               ((first + i / group) * args.n_head + kv_head * group + i % group) * args.head_dim);
+    finish(args, work, i / group, i % group, states[i]);
   }
 }
 
@@ -213,9 +208,9 @@ void attend_tile(const AttentionArgs& args, int64_t first, int64_t rows, int64_t
 
 void attention(const AttentionArgs& args, Range items, std::byte* scratch) {
   for (int64_t item = items.begin; item < items.end; ++item) {
-    const int64_t first = item / args.kv->n_head_kv * kAttentionTileRows;
-    attend_tile(args, first, smaller(kAttentionTileRows, args.rows - first),
-                item % args.kv->n_head_kv, scratch);
+    const Work work = work_of(args, item);
+    attend(args, work, scratch);
+    merge_if_last(args, work, item);
   }
 }
 
