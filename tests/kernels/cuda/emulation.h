@@ -5,6 +5,7 @@
 // What it cannot see: races between barriers, memory that only a device has, the device's compiler.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstdint>
@@ -45,17 +46,9 @@ class Block {
     warp_barriers_.assign(warps, {});
     warp_alive_.assign(warps, 0);
     exchange_.assign(threads, 0);
-    while (stacks_.size() < threads) stacks_.push_back(std::make_unique<char[]>(kStackBytes));
-    fibers_.resize(threads);
+    while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
     done_.assign(threads, 0);
-    for (unsigned t = 0; t < threads; ++t) {
-      ++warp_alive_[t / 32];
-      getcontext(&fibers_[t]);
-      fibers_[t].uc_stack.ss_sp = stacks_[t].get();
-      fibers_[t].uc_stack.ss_size = kStackBytes;
-      fibers_[t].uc_link = &scheduler_;
-      makecontext(&fibers_[t], reinterpret_cast<void (*)()>(&Block::enter), 0);
-    }
+    for (unsigned t = 0; t < threads; ++t) ++warp_alive_[t / 32];
     int idle = 0;
     while (alive_ > 0) {
       const int before = alive_;
@@ -63,7 +56,7 @@ class Block {
       for (unsigned t = 0; t < threads; ++t) {
         if (done_[t]) continue;
         thread_index.x = t;
-        swapcontext(&scheduler_, &fibers_[t]);
+        go_to(*fibers_[t]);
       }
       idle = alive_ == before && steps_ == steps ? idle + 1 : 0;
       if (idle > 4)
@@ -87,13 +80,40 @@ class Block {
  private:
   static constexpr size_t kStackBytes = 64 << 10;
 
+  // Jumps between stacks: swapcontext would ask the system for the signal mask each time.
+  struct Fiber {
+    std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
+    bool started = false;
+    jmp_buf at;
+  };
+
+  [[gnu::noinline]] void go_to(Fiber& fiber) {
+    if (_setjmp(scheduler_) != 0) return;
+    if (fiber.started) _longjmp(fiber.at, 1);
+    fiber.started = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fiber.stack.get();
+    context.uc_stack.ss_size = kStackBytes;
+    context.uc_link = nullptr;
+    makecontext(&context, &Block::enter, 0);
+    setcontext(&context);
+  }
+  [[gnu::noinline]] void leave(Fiber& fiber) {
+    if (_setjmp(fiber.at) == 0) _longjmp(scheduler_, 1);
+  }
+
+  // A fiber serves the thread of its index in one block after another.
   static void enter() {
     Block& self = running();
-    (*self.kernel_)();
-    const unsigned t = self.thread_index.x;
-    self.done_[t] = 1;
-    --self.alive_;
-    --self.warp_alive_[t / 32];
+    for (;;) {
+      (*self.kernel_)();
+      const unsigned t = self.thread_index.x;
+      self.done_[t] = 1;
+      --self.alive_;
+      --self.warp_alive_[t / 32];
+      self.leave(*self.fibers_[t]);
+    }
   }
 
   // alive by reference: threads may leave while others wait.
@@ -107,8 +127,7 @@ class Block {
         ++steps_;
         break;
       }
-      const unsigned own = thread_index.x;
-      swapcontext(&fibers_[own], &scheduler_);
+      leave(*fibers_[thread_index.x]);
     }
   }
 
@@ -119,10 +138,9 @@ class Block {
   std::vector<Barrier> warp_barriers_;
   std::vector<int> warp_alive_;
   std::vector<uint32_t> exchange_;
-  std::vector<std::unique_ptr<char[]>> stacks_;
-  std::vector<ucontext_t> fibers_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<char> done_;
-  ucontext_t scheduler_{};
+  jmp_buf scheduler_;
 };
 
 template <typename Kernel, typename Args>
