@@ -114,7 +114,12 @@ say "packages"
 install_packages "${ENGINE_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 say "models"
 scripts/fetch_models.sh
-make_venv build/venv-test tests/*/requirements.txt
+# What reads the machine code of CUDA kernels, where these are compiled.
+cuda_tools=()
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  cuda_tools=(tests/kernels/cuda/requirements.txt)
+fi
+make_venv build/venv-test tests/*/requirements.txt "${cuda_tools[@]}"
 
 say "build (release)"
 step build-release none build release || { printf '0 passed, 1 failed\n'; exit 1; }

@@ -53,7 +53,7 @@ Json identity_json(const model::Model& model, const kernels::BackendInfo& backen
   identity.model_sha256 = to_hex(model.file_sha256());
   identity.model_name =
       text::well_formed_utf8(model.file().string("general.name").value_or(model.file().name()));
-  identity.device = backend.device;
+  identity.device = backend.text();
   identity.isa = backend.isa;
   identity.threads = backend.threads;
   identity.k_type = kernels::kv_type_name(spec.k_type);
@@ -65,20 +65,33 @@ Json identity_json(const model::Model& model, const kernels::BackendInfo& backen
   return json;
 }
 
-Json buffer_json(const BandwidthMeter& meter) {
+Json buffer_json(const BenchRunner& runner) {
+  if (!runner.meter()) return {{"bytes", nullptr}, {"huge_pages", nullptr}};
+  const BandwidthMeter& meter = *runner.meter();
   const double share = meter.huge_page_share();
   return {{"bytes", meter.buffer_bytes()}, {"huge_pages", share}};
 }
 
-std::string buffer_text(const BandwidthMeter& meter) {
+std::string buffer_text(const BenchRunner& runner) {
+  if (!runner.meter()) return "read GB/s: the device's own, over a buffer larger than its caches";
+  const BandwidthMeter& meter = *runner.meter();
   const double share = meter.huge_page_share();
   return fmt::format("read GB/s: over a buffer of {}, {} of it in huge pages",
                      human_bytes(static_cast<double>(meter.buffer_bytes())),
                      fmt::format("{:.0f} %", 100 * share));
 }
 
-std::string load_text(const kernels::LoadReport& load) {
+// "avx512", "cuda: NVIDIA H200, driver for CUDA 13.0, sm_90"
+std::string device_text(const kernels::BackendInfo& info) {
+  return info.name.empty() ? info.isa : info.text() + ", " + info.isa;
+}
+
+std::string load_text(const kernels::LoadReport& load, bool on_device) {
   if (load.packed_bytes == 0) return "weights: read as the file has them";
+  if (on_device) {
+    return fmt::format("weights: {} packed and copied to the device in {:.0f} ms",
+                       human_bytes(static_cast<double>(load.packed_bytes)), load.milliseconds);
+  }
   return fmt::format(
       "weights: {} packed for these kernels in {:.0f} ms, {:.0f} % of it in huge pages",
       human_bytes(static_cast<double>(load.packed_bytes)), load.milliseconds,
@@ -130,13 +143,13 @@ ExitCode bench(const BenchOptions& options) {
     if (format != Format::md || trace) {
       identity = identity_json(*model, backend->info(), spec, lists.batch);
     }
-    buffer = buffer_json(runner.meter());
+    buffer = buffer_json(runner);
     if (format == Format::md && done == 0) {
-      print(fmt::format("{}{}, {}, KV {} and {}\n{}\n{}\n\n{}",
-                        escape(options.engine.model->value, 200),
-                        model->synthetic() ? " (synthetic weights)" : "", backend->info().isa,
-                        kernels::kv_type_name(k_type), kernels::kv_type_name(v_type),
-                        load_text(load), buffer_text(runner.meter()), report.md_header()));
+      print(fmt::format(
+          "{}{}, {}, KV {} and {}\n{}\n{}\n\n{}", escape(options.engine.model->value, 200),
+          model->synthetic() ? " (synthetic weights)" : "", device_text(backend->info()),
+          kernels::kv_type_name(k_type), kernels::kv_type_name(v_type),
+          load_text(load, !runner.meter()), buffer_text(runner), report.md_header()));
     }
     for (const BenchTest& test : tests) {
       const auto show = [&](const std::string& what) {
@@ -207,6 +220,7 @@ Runner set_up_bench(Flags& flags) {
   flags.integer("--repetitions", options->repetitions, 1, 10000);
   flags.integers("--threads", options->threads, -1, 1024);
   flags.text("--isa", options->engine.isa);
+  flags.text("--device", options->engine.device);
   flags.integer("--batch-size", options->batch, 1, kMaxChunk);
   options->engine.bind_kv_types(flags);
   flags.text("--output", options->format);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -49,11 +50,31 @@ int hex_digit(char c) {
   return -1;
 }
 
+// The number of a CUDA device: 0 of "cuda", N of "cuda:N" and of llama.cpp's "CUDAN"; none of "cpu"
+// and "none".
+std::optional<int> cuda_index(const Given& device) {
+  std::string_view name = device.value;
+  if (name == "cpu" || name == "none") return std::nullopt;
+  if (name == "cuda") return 0;
+  if (name.find(',') != std::string_view::npos) {
+    bad_use(fmt::format("{}: several devices; a model runs on one, give cuda:N", device.shown));
+  }
+  for (const std::string_view prefix : {"cuda:", "CUDA"}) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view number = name.substr(prefix.size());
+    int index = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (error == std::errc() && end == number.data() + number.size() && index >= 0) return index;
+  }
+  bad_use(fmt::format("{}: not a device; give cpu, cuda or cuda:N", device.shown));
+}
+
 }  // namespace
 
 void EngineOptions::bind_backend(Flags& flags) {
   flags.integer("--threads", threads, -1, 1024);
   flags.text("--isa", isa);
+  flags.text("--device", device);
 }
 
 void EngineOptions::bind_kv_types(Flags& flags) {
@@ -105,6 +126,16 @@ int default_threads() {
 }
 
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options) {
+  const std::optional<int> cuda = options.device ? cuda_index(*options.device) : std::nullopt;
+  if (!cuda) return open_cpu_backend(options);
+  if (options.isa) {
+    bad_use(fmt::format("--isa {}: it chooses the CPU's kernels; leave it out with --device {}",
+                        shorten(*options.isa), options.device->shown));
+  }
+  return kernels::make_cuda_backend(*cuda);
+}
+
+std::shared_ptr<kernels::Backend> open_cpu_backend(const EngineOptions& options) {
   const int64_t threads = options.threads.value_or(-1);
   if (threads > default_threads()) {
     note(fmt::format("-t {}: this process has {} cores; more threads wait for each other", threads,

@@ -22,12 +22,12 @@ inline constexpr int64_t kMaxTemplateBytes = 4'000'000;  // the longest in use h
 inline constexpr int64_t kDefaultKvBytes = 1LL << 30;    // what the default context may take
 
 struct EngineOptions {
-  std::optional<Given> model, k_type, v_type;
+  std::optional<Given> model, k_type, v_type, device;
   std::optional<std::string> isa;
   std::optional<int64_t> threads, context, chunk;
 
   void bind_model(Flags& flags) { flags.text("--model", model); }
-  void bind_backend(Flags& flags);   // -t, --isa
+  void bind_backend(Flags& flags);   // -t, --isa, --device
   void bind_kv_types(Flags& flags);  // -ctk, -ctv
   void bind_context(Flags& flags);   // -c, -ub
 };
@@ -45,7 +45,10 @@ std::shared_ptr<const model::Model> open_drafter(const Given& source,
                                                  const text::Tokenizer& target);
 
 int default_threads();
+// That of --device, on the CPU with -t and --isa. Throws as make_cpu_backend and make_cuda_backend
+// do.
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options);
+std::shared_ptr<kernels::Backend> open_cpu_backend(const EngineOptions& options);
 // Makes the weights ready for the backend's kernels. Throws Error(resource), and Error(bad_file)
 // when the file was written to meanwhile.
 kernels::LoadReport load_weights(kernels::Backend& backend, const model::Model& model);

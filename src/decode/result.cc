@@ -88,7 +88,7 @@ Result make_result(const Session& session, const std::string& engine) {
   identity.engine = engine;
   identity.model_sha256 = to_hex(model.file_sha256());
   identity.model_name = model.file().string("general.name").value_or(model.file().name());
-  identity.device = backend.device;
+  identity.device = backend.text();
   identity.isa = backend.isa;
   identity.threads = backend.threads;
   identity.k_type = kernels::kv_type_name(options.k_type);

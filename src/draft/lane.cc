@@ -10,7 +10,7 @@ Lane::Lane(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::B
            const state::KvSpec& spec, int64_t kv_max_bytes)
     : model_(std::move(model)),
       backend_(std::move(backend)),
-      kv_(spec, state::make_page_pool(kv_max_bytes)),
+      kv_(spec, state::make_page_pool(kv_max_bytes, backend_->page_memory())),
       n_vocab_(model_->graph().n_vocab) {}
 
 Lane::Outcome Lane::run(std::span<const int32_t> tokens, int64_t first_logits_row,

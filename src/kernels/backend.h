@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/graph.h"
+#include "kernels/page_memory.h"
 #include "kernels/types.h"
 
 namespace lockstep::kernels {
@@ -57,15 +58,22 @@ class OpObserver {
 };
 
 struct BackendInfo {
-  std::string device;  // "cpu"
-  std::string isa;     // of cpu_isas()
-  int threads = 1;
+  std::string device;  // "cpu", "cuda"
+  std::string isa;     // of cpu_isas(); of a CUDA device its architecture, "sm_90"
+  int threads = 1;     // of the CPU
+  // Of a CUDA device: its name, and the highest CUDA version its driver knows.
+  std::string name = {}, driver = {};
+
+  // As a result's identity has it: "cpu", "cuda: NVIDIA H200, driver for CUDA 13.0".
+  std::string text() const {
+    return name.empty() ? device : device + ": " + name + ", driver for CUDA " + driver;
+  }
 };
 
 // What preparing a graph cost.
 struct LoadReport {
   double milliseconds = 0;
-  int64_t packed_bytes = 0;  // weights copied into the kernels' own order
+  int64_t packed_bytes = 0;  // weights copied into the kernels' own order, or to the device
   int64_t huge_bytes = 0;    // of these, in huge pages
 };
 
@@ -83,6 +91,12 @@ class Backend {
   // pass.faults.
   virtual void run(const Graph& graph, Pass& pass) = 0;
   virtual void set_observer(OpObserver* observer) = 0;
+  // Where the pages of sequences that this backend runs have to lie; null: in main memory. May
+  // outlive the backend.
+  virtual std::shared_ptr<PageMemory> page_memory() const { return nullptr; }
+  // How fast the device reads its own memory now, in 1e9 bytes a second; 0: the memory is the CPU's
+  // (base/memory_bandwidth.h measures it).
+  virtual double read_gb_s() { return 0; }
 };
 
 // Names of the instruction sets that this build has kernels for and this CPU can run, slowest
@@ -93,5 +107,13 @@ std::vector<std::string> cpu_isas();
 // isa: "" picks the best this CPU has, or one of cpu_isas(). Error(bad_use) names what the CPU
 // lacks.
 std::unique_ptr<Backend> make_cpu_backend(const std::string& isa, int threads);
+
+// Whether this build has kernels for CUDA devices.
+bool has_cuda();
+
+// The backend of CUDA device number `index`. Throws Error(bad_use) when the build has none, and
+// Error(resource) when the device can't be used: no driver, one that is too old, no such device,
+// one that the build has no code for.
+std::unique_ptr<Backend> make_cuda_backend(int index);
 
 }  // namespace lockstep::kernels

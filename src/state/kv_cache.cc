@@ -1,7 +1,6 @@
 #include "state/kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -48,6 +47,23 @@ bool same_spec(const KvSpec& a, const KvSpec& b) {
 // The K or the V pages of one layer, by absolute page number; null where nothing is remembered.
 using PageList = std::vector<PageRef>;
 
+// Pages for the CPU to read, wherever they lie; the last one stays at hand.
+class PageReader {
+ public:
+  const std::byte* operator()(const PageRef& page) {
+    if (page.operator->() == last_) return bytes_;
+    last_ = page.operator->();
+    buffer_.resize(static_cast<size_t>(last_->bytes));
+    bytes_ = last_->pool->memory().view(last_->data, last_->bytes, buffer_.data());
+    return bytes_;
+  }
+
+ private:
+  const Page* last_ = nullptr;
+  const std::byte* bytes_ = nullptr;
+  std::vector<std::byte> buffer_;
+};
+
 struct Half {
   int64_t n_head = 0;
   int64_t row_bytes = 0;
@@ -79,26 +95,26 @@ struct Half {
   // page never depends on what was speculated in it.
   void wipe(Page& page, int64_t from) const {
     if (page.rows_written <= from) return;
-    for (int64_t head = 0; head < n_head; ++head) {
-      std::memset(row(page, head, from), kPoison,
-                  static_cast<size_t>((page.rows_written - from) * row_bytes));
-    }
+    page.pool->memory().fill(row(page, 0, from), kPoison, (page.rows_written - from) * row_bytes,
+                             kPagePositions * row_bytes, n_head);
     page.rows_written = from;
   }
 
   // Rows [0, rows) of `from` into `to`, which holds poison.
   void copy_rows(const Page& from, Page& to, int64_t rows) const {
-    for (int64_t head = 0; head < n_head && rows > 0; ++head) {
-      std::memcpy(row(to, head, 0), row(from, head, 0), static_cast<size_t>(rows * row_bytes));
+    if (rows > 0) {
+      to.pool->memory().copy(to.data, from.data, rows * row_bytes, kPagePositions * row_bytes,
+                             n_head);
     }
     to.rows_written = rows;
   }
 
-  void hash_row(Sha256& hash, int64_t position) const {
+  void hash_row(Sha256& hash, int64_t position, PageReader& reader) const {
     const PageRef& page = pages[static_cast<size_t>(position / kPagePositions)];
     if (!page) throw std::logic_error("KvCache: a visible page is missing");
+    const std::byte* bytes = reader(page);
     for (int64_t head = 0; head < n_head; ++head) {
-      hash.update({row(*page.operator->(), head, position % kPagePositions),
+      hash.update({bytes + (head * kPagePositions + position % kPagePositions) * row_bytes,
                    static_cast<size_t>(row_bytes)});
     }
   }
@@ -348,10 +364,11 @@ void KvCache::restore(const std::shared_ptr<const Snapshot>& snapshot) {
 
 Digest KvCache::hash() const {
   Sha256 hash;
+  PageReader reader;
   for (const Layer& layer : impl_->layers) {
     for (const Half* half : {&layer.k, &layer.v}) {
       for (int64_t p = layer.first_visible(impl_->size); p < impl_->size; ++p) {
-        half->hash_row(hash, p);
+        half->hash_row(hash, p, reader);
       }
     }
   }
@@ -360,10 +377,11 @@ Digest KvCache::hash() const {
 
 Digest KvCache::hash_position(int64_t position) const {
   Sha256 hash;
+  PageReader reader;
   for (const Layer& layer : impl_->layers) {
     if (position < layer.first_visible(impl_->size) || position >= impl_->size) continue;
-    layer.k.hash_row(hash, position);
-    layer.v.hash_row(hash, position);
+    layer.k.hash_row(hash, position, reader);
+    layer.v.hash_row(hash, position, reader);
   }
   return hash.finish();
 }

@@ -1,25 +1,15 @@
 #include "state/page_pool.h"
 
-#include <cstring>
-#include <new>
 #include <string>
 
 #include "base/error.h"
 
 namespace lockstep::state {
-namespace {
 
-// A cache line, and the widest vector load.
-constexpr std::align_val_t kAlignment{64};
-
-void destroy(Page* page) {
-  ::operator delete(page->data, kAlignment);
-  delete page;
-}
-
-}  // namespace
-
-PagePool::PagePool(int64_t max_bytes) : max_bytes_(max_bytes) {}
+PagePool::PagePool(int64_t max_bytes, std::shared_ptr<kernels::PageMemory> memory)
+    : owned_(std::move(memory)),
+      memory_(owned_ ? *owned_ : kernels::main_page_memory()),
+      max_bytes_(max_bytes) {}
 
 PagePool::~PagePool() {
   release_free(0);
@@ -40,18 +30,18 @@ PageRef PagePool::take(int64_t bytes) {
   } else {
     if (max_bytes_ > 0) release_free(max_bytes_ - bytes_in_use_ - bytes);
     auto holder = std::make_unique<Page>();
-    holder->data = static_cast<std::byte*>(
-        ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow));
+    holder->data = memory_.allocate(bytes);
     if (holder->data == nullptr) {
-      throw Error(ExitCode::resource, "no memory for " + std::to_string(bytes) +
-                                          " more bytes of KV cache (" +
-                                          std::to_string(bytes_in_use_) + " in use)");
+      throw Error(ExitCode::resource,
+                  std::string("no ") + memory_.name() + " for " + std::to_string(bytes) +
+                      " more bytes of KV cache (" + std::to_string(bytes_in_use_) +
+                      " in use); use a shorter context (-c) or a smaller KV type (-ctk, -ctv)");
     }
     holder->bytes = bytes;
     holder->pool = this;
     page = holder.release();
   }
-  std::memset(page->data, kPoison, static_cast<size_t>(bytes));
+  memory_.fill(page->data, kPoison, bytes, bytes, 1);
   page->rows_written = 0;
   ++pages_in_use_;
   bytes_in_use_ += bytes;
@@ -67,6 +57,11 @@ void PagePool::give_back(Page* page) noexcept {
   page->next_free = std::exchange(list, page);
 }
 
+void PagePool::destroy(Page* page) {
+  memory_.release(page->data);
+  delete page;
+}
+
 void PagePool::release_free(int64_t target_bytes) {
   for (auto& [bytes, list] : free_) {
     while (bytes_free_ > target_bytes && list != nullptr) {
@@ -78,8 +73,9 @@ void PagePool::release_free(int64_t target_bytes) {
   }
 }
 
-std::shared_ptr<PagePool> make_page_pool(int64_t max_bytes) {
-  return std::make_shared<PagePool>(max_bytes);
+std::shared_ptr<PagePool> make_page_pool(int64_t max_bytes,
+                                         std::shared_ptr<kernels::PageMemory> memory) {
+  return std::make_shared<PagePool>(max_bytes, std::move(memory));
 }
 
 }  // namespace lockstep::state

@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "kernels/page_memory.h"
+
 namespace lockstep::state {
 
 class PagePool;
@@ -52,7 +54,8 @@ class PageRef {
 
 class PagePool {
  public:
-  explicit PagePool(int64_t max_bytes);  // 0: no limit
+  // max_bytes 0: no limit. memory null: main memory.
+  explicit PagePool(int64_t max_bytes, std::shared_ptr<kernels::PageMemory> memory = nullptr);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
@@ -61,6 +64,7 @@ class PagePool {
   // the limit or memory is short; free pages of other sizes are released before that.
   PageRef take(int64_t bytes);
 
+  kernels::PageMemory& memory() const { return memory_; }
   int64_t max_bytes() const { return max_bytes_; }
   int64_t pages_in_use() const { return pages_in_use_; }
   int64_t bytes_in_use() const { return bytes_in_use_; }
@@ -69,8 +73,11 @@ class PagePool {
  private:
   friend class PageRef;
   void give_back(Page* page) noexcept;
+  void destroy(Page* page);
   void release_free(int64_t target_bytes);  // until bytes_free_ <= target_bytes
 
+  const std::shared_ptr<kernels::PageMemory> owned_;
+  kernels::PageMemory& memory_;
   int64_t max_bytes_ = 0;
   int64_t pages_in_use_ = 0, bytes_in_use_ = 0, bytes_free_ = 0;
   std::map<int64_t, Page*> free_;  // a list per page size
@@ -80,6 +87,7 @@ inline void PageRef::release() {
   if (page_ != nullptr && --page_->references == 0) page_->pool->give_back(page_);
 }
 
-std::shared_ptr<PagePool> make_page_pool(int64_t max_bytes /* 0: no limit */);
+std::shared_ptr<PagePool> make_page_pool(int64_t max_bytes /* 0: no limit */,
+                                         std::shared_ptr<kernels::PageMemory> memory = nullptr);
 
 }  // namespace lockstep::state

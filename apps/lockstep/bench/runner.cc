@@ -49,8 +49,13 @@ double BenchRow::fraction() const {
 BenchRunner::BenchRunner(std::shared_ptr<const model::Model> model,
                          std::shared_ptr<kernels::Backend> backend, const state::KvSpec& spec)
     : backend_(std::move(backend)),
-      lane_(std::move(model), backend_, spec),
-      meter_(backend_->info().threads) {}
+      lane_(std::move(model), backend_, spec) {
+  if (backend_->info().device == "cpu") meter_.emplace(backend_->info().threads);
+}
+
+double BenchRunner::read_bandwidth() {
+  return meter_ ? meter_->read(kReadingMs).gb_s : backend_->read_gb_s();
+}
 
 // Always new ones, so that no pass finds the embedding rows of the last in a cache.
 std::vector<int32_t> BenchRunner::draw_tokens(int64_t count) {
@@ -121,11 +126,11 @@ BenchRow BenchRunner::measure(const BenchTest& test, int64_t repetitions,
   progress(fmt::format("{}: warm-up", test.name()));
   run_pass(test, passes.front(), draw_tokens(passes.front().rows));
   undo();
-  row.readings.push_back(meter_.read(kReadingMs).gb_s);
+  row.readings.push_back(read_bandwidth());
   for (int64_t i = 0; i < repetitions; ++i) {
     progress(fmt::format("{}: repetition {}/{}", test.name(), i + 1, repetitions));
     row.ms.push_back(run_repetition(test, passes) / static_cast<double>(passes.size()));
-    row.readings.push_back(meter_.read(kReadingMs).gb_s);
+    row.readings.push_back(read_bandwidth());
     undo();
   }
   return row;
@@ -140,7 +145,7 @@ OpProfile BenchRunner::profile(const BenchTest& test, int64_t repetitions, OpTra
   const auto start = test.kind == BenchKind::width ? nullptr : lane_.kv().snapshot();
   for (int64_t i = 0; i < repetitions; ++i) {
     progress(fmt::format("{}: ops, repetition {}/{}", test.name(), i + 1, repetitions));
-    meter_.read(kReadingMs);  // leaves the caches as before a timed repetition
+    read_bandwidth();  // leaves the caches as before a timed repetition
     backend_->set_observer(&recorder);
     for (size_t pass = 0; pass < passes.size(); ++pass) {
       const std::vector<int32_t> tokens = draw_tokens(passes[pass].rows);

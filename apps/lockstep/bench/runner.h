@@ -42,7 +42,8 @@ class BenchRunner {
   BenchRunner(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
               const state::KvSpec& spec);
 
-  const BandwidthMeter& meter() const { return meter_; }
+  // Of main memory; none where the backend measures its device itself.
+  const std::optional<BandwidthMeter>& meter() const { return meter_; }
 
   using ShowProgress = std::function<void(const std::string& what)>;
   // One warm-up (the first pass of the test) that is not counted, then the repetitions. Throws
@@ -59,11 +60,12 @@ class BenchRunner {
   // Runs one pass and keeps its rows, except those of a width test.
   void run_pass(const BenchTest& test, const kernels::PassShape& shape,
                 std::span<const int32_t> tokens);
+  double read_bandwidth();
   double run_repetition(const BenchTest& test, const std::vector<kernels::PassShape>& passes);
 
   std::shared_ptr<kernels::Backend> backend_;
   draft::Lane lane_;
-  BandwidthMeter meter_;
+  std::optional<BandwidthMeter> meter_;
   std::mt19937_64 random_{kSeed};
 };
 

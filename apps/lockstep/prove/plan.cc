@@ -78,8 +78,10 @@ class Planner {
     repeat();
     drafts();
     widths();
-    threads();
-    instruction_sets();
+    if (prover_.backend()->info().device == "cpu") {
+      threads();
+      instruction_sets();
+    }
     chunks();
     prefixes();
     truncation();
@@ -269,10 +271,10 @@ class Planner {
       known_ = of.prompt;
       const std::vector<int32_t> rest = prover.continuation(of);
       known_.insert(known_.end(), rest.begin(), rest.end());
-      run_teacher(prover, 1, known_plain_, nullptr);
+      run_teacher(prover, prover.plain_backend(), 1, known_plain_, nullptr);
     }
     Trace trace;
-    run_teacher(prover, width, trace, &known_plain_);
+    run_teacher(prover, prover.backend(), width, trace, &known_plain_);
     const Compared compared = compare(known_plain_, trace);
     line.rows += compared.rows;
     line.states += compared.states;
@@ -283,8 +285,9 @@ class Planner {
     }
   }
 
-  void run_teacher(Prover& prover, int64_t width, Trace& trace, const Trace* plain) const {
-    const auto session = prover.new_session(repetitive("T=0", greedy_), prover.backend());
+  void run_teacher(Prover& prover, const std::shared_ptr<kernels::Backend>& backend, int64_t width,
+                   Trace& trace, const Trace* plain) const {
+    const auto session = prover.new_session(repetitive("T=0", greedy_), backend);
     Recorder recorder(trace, plain);
     session->set_inspector(&recorder);
     session->set_chunk(width);

@@ -18,7 +18,7 @@ namespace {
 
 struct ProveOptions {
   EngineOptions engine;
-  std::optional<Given> drafter;
+  std::optional<Given> drafter, against;
   std::optional<std::string> prompt, file, only;
   std::optional<int64_t> tokens, seed;
   bool quick = false, corrupt = false, json = false;
@@ -145,12 +145,18 @@ ExitCode prove_plan(const ProveOptions& options, Prover& prover, const PlanInput
                 {"law", kernels::kLaw},
                 {"isa", prover.backend()->info().isa},
                 {"threads", prover.backend()->info().threads},
+                {"device", prover.backend()->info().text()},
+                {"plain_device", prover.plain_backend()->info().text()},
                 {"seed", inputs.seed},
                 {"identical", identical},
                 {"configurations", plan.size()},
                 {"lines", lines}});
   } else {
     print(fmt::format("{}/{} identical\n", identical, plan.size()));
+    if (prover.backend() != prover.plain_backend()) {
+      print(fmt::format("computed by {}, compared with {}\n", prover.backend()->info().text(),
+                        prover.plain_backend()->info().text()));
+    }
   }
   return identical == plan.size() ? ExitCode::ok : ExitCode::check_failed;
 }
@@ -222,8 +228,14 @@ ExitCode prove(const ProveOptions& options) {
   if (options.corrupt && options.only) bad_use("--only chooses configurations; --corrupt has none");
   const auto model = open_model(options.engine);
   const PlanInputs inputs = make_inputs(options, *model);
+  std::shared_ptr<kernels::Backend> plain;
+  if (options.against) {
+    EngineOptions engine = options.engine;
+    engine.device = options.against;
+    plain = open_backend(engine);
+  }
   Prover prover(model, open_backend(options.engine),
-                options.tokens.value_or(options.quick ? 16 : 24));
+                options.tokens.value_or(options.quick ? 16 : 24), plain);
   return options.corrupt ? prove_corrupt(options, prover, inputs)
                          : prove_plan(options, prover, inputs);
 }
@@ -235,6 +247,7 @@ Runner set_up_prove(Flags& flags) {
   options->engine.bind_model(flags);
   options->engine.bind_backend(flags);
   options->engine.bind_kv_types(flags);
+  flags.text("--against", options->against);
   flags.text("--model-draft", options->drafter);
   flags.text("--prompt", options->prompt);
   flags.text("--file", options->file);

@@ -35,8 +35,11 @@ decode::SessionOptions options_of(const Case& of, int64_t context) {
 }  // namespace
 
 Prover::Prover(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
-               int64_t tokens)
-    : model_(std::move(model)), backend_(std::move(backend)), tokens_(tokens) {}
+               int64_t tokens, std::shared_ptr<kernels::Backend> plain)
+    : model_(std::move(model)),
+      backend_(std::move(backend)),
+      plain_backend_(plain ? std::move(plain) : backend_),
+      tokens_(tokens) {}
 
 int64_t Prover::plain_tokens() const {
   return tokens_ + kMaxDepth + 1;
@@ -61,7 +64,7 @@ const Trace& Prover::plain(const Case& of) {
     if (known == of) return *trace;
   }
   auto trace = std::make_unique<Trace>();
-  const auto session = new_session(of, backend_);
+  const auto session = new_session(of, plain_backend_);
   Recorder recorder(*trace);
   session->set_inspector(&recorder);
   session->set_chunk(1);

@@ -60,12 +60,14 @@ struct Line {
 
 class Prover {
  public:
+  // plain: where the plain runs are made; null: on `backend`, as everything else.
   Prover(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
-         int64_t tokens);
+         int64_t tokens, std::shared_ptr<kernels::Backend> plain = nullptr);
 
   const model::Model& model() const { return *model_; }
   const std::shared_ptr<const model::Model>& shared_model() const { return model_; }
   const std::shared_ptr<kernels::Backend>& backend() const { return backend_; }
+  const std::shared_ptr<kernels::Backend>& plain_backend() const { return plain_backend_; }
   int64_t tokens() const { return tokens_; }  // that an arm decodes at least
   // Tokens of a plain run: what an arm may decode beyond tokens() with its last draft too.
   int64_t plain_tokens() const;
@@ -90,7 +92,7 @@ class Prover {
 
  private:
   std::shared_ptr<const model::Model> model_;
-  std::shared_ptr<kernels::Backend> backend_;
+  std::shared_ptr<kernels::Backend> backend_, plain_backend_;
   int64_t tokens_;
   std::vector<std::pair<Case, std::unique_ptr<Trace>>> plains_;
   std::vector<std::pair<Case, std::unique_ptr<decode::Session>>> sessions_;

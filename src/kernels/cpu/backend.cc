@@ -313,7 +313,7 @@ void CpuBackend::observe(int op_index, int64_t nanoseconds) {
 void CpuBackend::after(int phase_index) {
   const Phase& phase = phases_[static_cast<size_t>(phase_index)];
   const Plant* plant = pass_->plant;
-  if (plant && plant->op >= phase.first_op && plant->op < phase.end_op) apply_plant(plant->op);
+  if (plant && plant->op >= phase.first_op && plant->op < phase.end_op) apply_plant();
   begin_phase(phase_index + 1);
   if (!observer_) return;
   // The time of the phase goes to its ops as the workers' time did.
@@ -330,56 +330,15 @@ void CpuBackend::after(int phase_index) {
 }
 
 void CpuBackend::report_faults() {
-  const auto all = static_cast<size_t>((n_ops() + 1) * plan_.rows);
-  if (!std::memchr(flags_.data(), 1, all)) return;
-  std::vector<PassFault>& faults = pass_->faults;
-  std::vector<bool> faulted(static_cast<size_t>(plan_.rows));
-  for (int i = 0; i <= n_ops(); ++i) {
-    const uint8_t* flags = this->faults(i).row_fault;
-    const int op_index = std::min(i, n_ops() - 1);
-    const auto rows = static_cast<size_t>(plan_.rows_at(op_index));
-    if (!std::memchr(flags, 1, rows)) continue;
-    for (size_t r = 0; r < rows; ++r) {
-      const int64_t row = plan_.pass_row(op_index, static_cast<int64_t>(r));
-      if (!flags[r] || faulted[static_cast<size_t>(row)]) continue;
-      faulted[static_cast<size_t>(row)] = true;
-      faults.push_back({row, op_index});
-    }
-  }
-  std::sort(faults.begin(), faults.end(),
-            [](const PassFault& a, const PassFault& b) { return a.row < b.row; });
+  pass_->faults = faults_of(plan_, flags_.as<uint8_t>(), n_ops());
 }
 
-void CpuBackend::apply_plant(int op_index) {
-  Plant& plant = *pass_->plant;
-  const int64_t row = plan_.row_of_position(op_index, plant.position);
-  if (row < 0 || plant.element < 0) return;
-  int64_t element = plant.element;
-  if (std::holds_alternative<op::KvWrite>(op(op_index).args)) {
-    const KvLayerView& kv = plan_.segments[0].pass->kv[static_cast<size_t>(op(op_index).layer)];
-    const int64_t page = plant.position / kPagePositions, place = plant.position % kPagePositions;
-    for (const bool is_v : {false, true}) {
-      const int64_t bytes = kv_row_bytes(is_v ? kv.v_type : kv.k_type, kv.head_dim);
-      if (element < bytes * kv.n_head_kv) {
-        std::byte* target = (is_v ? kv.v_pages : kv.k_pages)[page] +
-                            (element / bytes * kPagePositions + place) * bytes + element % bytes;
-        *target ^= std::byte{1} << (plant.bit & 7);
-        plant.done = true;
-        return;
-      }
-      element -= bytes * kv.n_head_kv;
-    }
-    return;
-  }
-  for (const Slot out : output_slots(op(op_index).args)) {
-    if (element < width(out)) {
-      auto* bits = reinterpret_cast<std::byte*>(slot(out) + row * width(out) + element);
-      bits[(plant.bit & 31) / 8] ^= std::byte{1} << (plant.bit & 7);  // little-endian
-      plant.done = true;
-      return;
-    }
-    element -= width(out);
-  }
+void CpuBackend::apply_plant() {
+  const std::optional<PlantPlace> place = place_of(*graph_, plan_, *pass_->plant);
+  if (!place) return;
+  std::byte* at = place->page ? place->page : reinterpret_cast<std::byte*>(slot(place->slot));
+  at[place->byte] ^= std::byte{1} << place->bit;
+  pass_->plant->done = true;
 }
 
 std::unique_ptr<Backend> make_cpu_backend(const std::string& isa, int threads) {

@@ -91,7 +91,7 @@ class CpuBackend final : public Backend, private TeamWork {
   void execute(const op::Attention&, int, Part) {}
 
   AttentionArgs attention_args(int op_index, const PassPlan::Segment& segment) const;
-  void apply_plant(int op_index);
+  void apply_plant();
   void report_faults();
   void observe(int op_index, int64_t nanoseconds);
 

@@ -1,6 +1,7 @@
 #include "kernels/cpu/pass_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -139,6 +140,58 @@ std::vector<Slot> output_slots(const OpArgs& args) {
                         [](const auto& a) { return std::vector<Slot>{a.out}; },
                     },
                     args);
+}
+
+std::vector<PassFault> faults_of(const PassPlan& plan, const uint8_t* flags, int n_ops) {
+  std::vector<PassFault> faults;
+  if (!std::memchr(flags, 1, static_cast<size_t>((n_ops + 1) * plan.rows))) return faults;
+  std::vector<bool> faulted(static_cast<size_t>(plan.rows));
+  for (int i = 0; i <= n_ops; ++i) {
+    const uint8_t* own = flags + i * plan.rows;
+    const int op_index = std::min(i, n_ops - 1);
+    const auto rows = static_cast<size_t>(plan.rows_at(op_index));
+    if (!std::memchr(own, 1, rows)) continue;
+    for (size_t r = 0; r < rows; ++r) {
+      const int64_t row = plan.pass_row(op_index, static_cast<int64_t>(r));
+      if (!own[r] || faulted[static_cast<size_t>(row)]) continue;
+      faulted[static_cast<size_t>(row)] = true;
+      faults.push_back({row, op_index});
+    }
+  }
+  std::sort(faults.begin(), faults.end(),
+            [](const PassFault& a, const PassFault& b) { return a.row < b.row; });
+  return faults;
+}
+
+std::optional<PlantPlace> place_of(const Graph& graph, const PassPlan& plan, const Plant& plant) {
+  const Op& op = graph.ops[static_cast<size_t>(plant.op)];
+  const int64_t row = plan.row_of_position(plant.op, plant.position);
+  if (row < 0 || plant.element < 0) return std::nullopt;
+  int64_t element = plant.element;
+  if (std::holds_alternative<op::KvWrite>(op.args)) {
+    const KvLayerView& kv = plan.segments[0].pass->kv[static_cast<size_t>(op.layer)];
+    const int64_t page = plant.position / kPagePositions, place = plant.position % kPagePositions;
+    for (const bool is_v : {false, true}) {
+      const int64_t bytes = kv_row_bytes(is_v ? kv.v_type : kv.k_type, kv.head_dim);
+      if (element < bytes * kv.n_head_kv) {
+        return PlantPlace{(is_v ? kv.v_pages : kv.k_pages)[page], -1,
+                          (element / bytes * kPagePositions + place) * bytes + element % bytes,
+                          plant.bit & 7};
+      }
+      element -= bytes * kv.n_head_kv;
+    }
+    return std::nullopt;
+  }
+  for (const Slot out : output_slots(op.args)) {
+    const int64_t width = graph.slots[static_cast<size_t>(out)].width;
+    if (element < width) {
+      // little-endian
+      return PlantPlace{nullptr, out, 4 * (row * width + element) + (plant.bit & 31) / 8,
+                        plant.bit & 7};
+    }
+    element -= width;
+  }
+  return std::nullopt;
 }
 
 GraphFacts facts_of(const Graph& graph) {

@@ -4,7 +4,9 @@
 // and has three hundred ops).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -55,6 +57,20 @@ struct PassPlan {
 // Throws Error(bad_use) naming the op where graph and pass don't fit: a token outside the
 // vocabulary, pages that don't cover the rows, a logits span of the wrong size.
 PassPlan plan_pass(const Graph& graph, const GraphFacts& facts, const Pass& pass);
+
+// What a pass reports of its fault flags, [n_ops + 1][rows of the pass]: one byte for each row of
+// each op; those at n_ops are of the last look at the logits. At most one fault a row, the first.
+std::vector<PassFault> faults_of(const PassPlan& plan, const uint8_t* flags, int n_ops);
+
+// The byte that a plant flips a bit of, in a page or in a slot's rows; none where the pass has no
+// such element.
+struct PlantPlace {
+  std::byte* page = nullptr;  // KvWrite; else the slot
+  Slot slot = -1;
+  int64_t byte = 0;
+  int bit = 0;  // 0..7
+};
+std::optional<PlantPlace> place_of(const Graph& graph, const PassPlan& plan, const Plant& plant);
 
 // Slots that op writes, in the order a Plant counts their elements; empty for KvWrite.
 std::vector<Slot> output_slots(const OpArgs& args);

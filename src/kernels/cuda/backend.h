@@ -1,0 +1,105 @@
+// Runs passes on a CUDA device: one launch an op, in the graph's order, on one stream. What a pass
+// brings along (embedding rows, rotary rows, page lists, selected rows) is made on the CPU by the
+// functions every backend uses, and goes over in one copy.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/pass_plan.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/weights.h"
+#include "kernels/rope_table.h"
+
+namespace lockstep::kernels::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(std::shared_ptr<Device> device)
+      : CudaBackend(device, std::make_shared<DeviceWeightStore>(device)) {}
+  CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<DeviceWeightStore> store)
+      : device_(std::move(device)), store_(std::move(store)) {}
+
+  BackendInfo info() const override;
+  LoadReport prepare(const Graph& graph) override;
+  // On the same device: isa and threads are the CPU's.
+  std::unique_ptr<Backend> sibling(const std::string& isa, int threads) const override;
+  void set_observer(OpObserver* observer) override { observer_ = observer; }
+  void run(const Graph& graph, Pass& pass) override;
+  std::shared_ptr<PageMemory> page_memory() const override;
+  double read_gb_s() override;
+
+ private:
+  // What goes to the device before a pass, in one block.
+  class Block {
+   public:
+    // Returns the offset of `bytes` bytes that the caller fills.
+    int64_t add(int64_t bytes);
+    std::byte* at(int64_t offset) { return bytes_.data() + offset; }
+    void clear() { bytes_.clear(); }
+    int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
+    const std::byte* data() const { return bytes_.data(); }
+
+   private:
+    std::vector<std::byte> bytes_;
+  };
+  struct PageLists {
+    int64_t k = 0, v = 0;  // offsets in the block
+  };
+
+  void check(const Graph& graph);
+  void reserve(const Graph& graph);
+  void fill_block(const Graph& graph);
+  void run_op(const op::Embed&, int op_index);
+  void run_op(const op::RmsNorm&, int op_index);
+  void run_op(const op::Linear&, int op_index);
+  void run_op(const op::Rope&, int op_index);
+  void run_op(const op::KvWrite&, int op_index);
+  void run_op(const op::Attention&, int op_index);
+  void run_op(const op::Add&, int op_index);
+  void run_op(const op::GatedAct&, int op_index);
+  void run_op(const op::SelectRows&, int op_index);
+  void run_op(const op::Softcap&, int op_index);
+  void apply_plant();
+
+  float* slot(Slot index) const { return slots_[static_cast<size_t>(index)].as<float>(); }
+  int64_t width(Slot index) const { return graph_->slots[static_cast<size_t>(index)].width; }
+  int n_ops() const { return static_cast<int>(graph_->ops.size()); }
+  uint8_t* faults(int op_index) const { return flags_.as<uint8_t>() + op_index * plan_.rows; }
+  template <typename T>
+  T* on_device(int64_t offset) const {
+    return reinterpret_cast<T*>(block_memory_.as<std::byte>() + offset);
+  }
+  DeviceKv layer_of(int op_index, size_t segment) const;
+  DeviceActivations quantised(bool superblocks) const;
+
+  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<DeviceWeightStore> store_;
+  OpObserver* observer_ = nullptr;
+
+  // Kept from pass to pass.
+  std::weak_ptr<const void> known_;  // Graph::identity of the two that follow
+  GraphFacts facts_;
+  std::vector<RopeFrequencies> ropes_;
+  std::vector<DeviceBuffer> slots_;
+  DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or sums
+  DeviceBuffer flags_, block_memory_, read_buffer_, read_sink_;
+  int64_t read_bytes_ = 0;
+  Block block_;
+
+  // Of the pass that runs.
+  const Graph* graph_ = nullptr;
+  Pass* pass_ = nullptr;
+  std::shared_ptr<const DeviceWeights> weights_;
+  PassPlan plan_;
+  std::vector<int64_t> embedded_;                    // [Embed ops in order] offsets
+  std::vector<std::pair<int64_t, int64_t>> rotary_;  // [specs] offsets of cos and sin
+  std::vector<std::vector<PageLists>> pages_;        // [segments][layers]
+  int64_t selected_at_ = 0;
+  size_t next_embed_ = 0;
+};
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,678 @@
+// The device's kernels and its backend against the scalar reference, by bits: every op, weight type
+// and KV type, widths 1 to 256, odd shapes, random trials. On a real device (kernels_cuda_test)
+// and, with fewer trials, on the emulation (kernels_cuda_emulation_test).
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "../harness.h"
+#include "../pass_runner.h"
+#include "../plain_law.h"
+#include "../quantized.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/packing.h"
+#include "test_device.h"
+
+namespace lockstep::kernels::cuda::test {
+namespace {
+
+using namespace kernels::test;  // NOLINT: the helpers of tests/kernels
+
+const CpuKernels& reference() {
+  return *all_cpu_kernels()[0];
+}
+
+std::vector<int64_t> widths() {
+  if (few_trials()) return {1, 2, 8, 9};
+  return {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 33, 64, 256};
+}
+int64_t trials(int64_t on_a_device, int64_t emulated) {
+  return few_trials() ? emulated : on_a_device;
+}
+
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = test_device();
+    if (!device_) GTEST_SKIP() << "no CUDA device";
+  }
+  const DeviceKernels& kernels() const { return device_->kernels(); }
+  template <typename T>
+  OnDevice<T> put(const std::vector<T>& values) const {
+    return {device_, values};
+  }
+  template <typename T>
+  OnDevice<T> empty(int64_t n) const {
+    return {device_, n};
+  }
+  OnDevice<uint8_t> no_faults(int64_t rows) const {
+    return put(std::vector<uint8_t>(static_cast<size_t>(rows)));
+  }
+
+  std::shared_ptr<Device> device_;
+};
+
+struct HostQuantized {
+  std::vector<int8_t> q;
+  std::vector<float> d, d_sums;
+  std::vector<int16_t> sums;
+};
+
+struct QuantizedOnDevice {
+  OnDevice<int8_t> q;
+  OnDevice<float> d, d_sums;
+  OnDevice<int16_t> sums;
+  OnDevice<uint8_t> faults;
+
+  QuantizedOnDevice(const std::shared_ptr<Device>& device, const OnDevice<float>& x, int64_t rows,
+                    int64_t n, bool superblocks)
+      : q(device, rows * n),
+        d(device, rows * n / (superblocks ? 256 : 32)),
+        d_sums(device, superblocks ? 0 : rows * n / 32),
+        sums(device, superblocks ? rows * n / 16 : 0),
+        faults(device, std::vector<uint8_t>(static_cast<size_t>(rows))) {
+    device->kernels().quantize({x.get(), rows, n, superblocks, view(), faults.get()},
+                               device->stream());
+  }
+  DeviceActivations view() const { return {q.get(), d.get(), d_sums.get(), sums.get()}; }
+};
+
+int64_t legal_k(TensorType type, int64_t blocks, Random& random) {
+  switch (activation_form(type)) {
+    case ActivationForm::q32:
+      return 32 * blocks;
+    case ActivationForm::q256:
+      return 256 * ((blocks + 7) / 8);
+    default:
+      return 32 * blocks - random.below(31);
+  }
+}
+
+// [rows][n_out] by the scalar reference.
+std::vector<float> reference_product(const Weight& w, const float* bias,
+                                     const std::vector<float>& x, int64_t rows) {
+  std::vector<float> out(static_cast<size_t>(rows * w.n_out));
+  const ActivationForm form = activation_form(w.type);
+  if (form == ActivationForm::f32) {
+    const MatmulFloatArgs args{&w, bias, x.data(), rows, out.data()};
+    reference().matmul_float(args, {0, args.items()});
+    return out;
+  }
+  Quantized q(reference(), form, rows, w.n_in);
+  const QuantizeActivationsArgs quantize{x.data(), rows, w.n_in, form, q.view(), {q.fault.data()}};
+  reference().quantize_activations(quantize, {0, quantize.items()});
+  const MatmulQuantizedArgs args{&w, nullptr, bias, q.view(), rows, out.data()};
+  reference().matmul_quantized(args, {0, args.items()});
+  return out;
+}
+
+class MatrixOnDevice {
+ public:
+  MatrixOnDevice(const std::shared_ptr<Device>& device, const Weight& w)
+      : layout_(is_float(w) ? PackedLayout{} : packed_layout(w.type, w.n_in, w.n_out)),
+        memory_(device, bytes_of(w, layout_)) {}
+  const void* floats() const { return memory_.get(); }
+  DeviceMatrix matrix() const {
+    const auto at = [&](int64_t offset) { return offset < 0 ? nullptr : memory_.get() + offset; };
+    return {reinterpret_cast<const int8_t*>(at(layout_.codes)),
+            reinterpret_cast<const float*>(at(layout_.d)),
+            reinterpret_cast<const float*>(at(layout_.m)),
+            reinterpret_cast<const int8_t*>(at(layout_.scales)),
+            reinterpret_cast<const uint8_t*>(at(layout_.mins))};
+  }
+
+ private:
+  static bool is_float(const Weight& w) { return activation_form(w.type) == ActivationForm::f32; }
+  static std::vector<std::byte> bytes_of(const Weight& w, const PackedLayout& layout) {
+    if (is_float(w)) return {w.data, w.data + w.n_out * w.row_bytes};
+    std::vector<std::byte> packed(static_cast<size_t>(layout.bytes));
+    pack_rows(w, 0, w.n_out, packed.data());
+    return packed;
+  }
+  PackedLayout layout_;
+  OnDevice<std::byte> memory_;
+};
+
+std::vector<float> device_product(const std::shared_ptr<Device>& device, const Weight& w,
+                                  const float* bias, const std::vector<float>& x, int64_t rows) {
+  const OnDevice<float> x_there(device, x), out(device, rows * w.n_out);
+  const OnDevice<float> bias_there(
+      device, bias ? std::vector<float>(bias, bias + w.n_out) : std::vector<float>());
+  const float* bias_at = bias ? bias_there.get() : nullptr;
+  const MatrixOnDevice matrix(device, w);
+  const ActivationForm form = activation_form(w.type);
+  if (form == ActivationForm::f32) {
+    const FloatType type = w.type == TensorType::f16    ? FloatType::f16
+                           : w.type == TensorType::bf16 ? FloatType::bf16
+                                                        : FloatType::f32;
+    device->kernels().matmul_float(
+        {matrix.floats(), type, w.n_in, w.n_out, bias_at, x_there.get(), rows, out.get()},
+        device->stream());
+  } else {
+    const bool superblocks = form == ActivationForm::q256;
+    const QuantizedOnDevice q(device, x_there, rows, w.n_in, superblocks);
+    device->kernels().matmul_quantized(
+        {matrix.matrix(), w.n_in, w.n_out, bias_at, q.view(), rows, out.get(), superblocks},
+        device->stream());
+    device->wait();
+  }
+  EXPECT_TRUE(out.guard_holds());
+  return out.values();
+}
+
+TEST_F(Cuda, QuantizeActivations) {
+  Tally tally("cuda quantize_activations");
+  Random random(11);
+  const float bad[] = {INFINITY, -INFINITY, NAN, -NAN};
+  for (int64_t trial = 0; trial < trials(400, 24); ++trial) {
+    for (const ActivationForm form : {ActivationForm::q32, ActivationForm::q256}) {
+      const bool superblocks = form == ActivationForm::q256;
+      const int64_t block = superblocks ? 256 : 32;
+      const int64_t n = block * random.between(1, 9), rows = random.between(1, 20);
+      auto x = random_floats(random, rows * n, kAllKinds[trial % 6]);
+      if (trial % 5 == 4) x[static_cast<size_t>(random.below(rows * n))] = bad[trial % 4];
+      if (trial % 7 == 0) x[0] = std::nextafter(0x1p-100f, 0.0f);
+      Quantized want(reference(), form, rows, n);
+      const QuantizeActivationsArgs args{x.data(), rows, n, form, want.view(), {want.fault.data()}};
+      reference().quantize_activations(args, {0, args.items()});
+      const OnDevice<float> x_there(device_, x);
+      const QuantizedOnDevice got(device_, x_there, rows, n, superblocks);
+      const auto q = got.q.values();
+      const auto d = got.d.values(), d_sums = got.d_sums.values();
+      const auto sums = got.sums.values();
+      ASSERT_EQ(got.faults.values(), want.fault);
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t k = 0; k < n; ++k) {
+          ASSERT_EQ(q[static_cast<size_t>(row * n + k)], want.q_of(row, k));
+        }
+        for (int64_t b = 0; b < n / block; ++b) {
+          const float want_d = want.d_of(row, b);
+          const auto at = static_cast<size_t>(row * (n / block) + b);
+          ASSERT_TRUE(same_bits(&d[at], &want_d, 1));
+          if (superblocks) continue;
+          ASSERT_TRUE(same_bits(&d_sums[at], &want.d_sums[static_cast<size_t>(b * rows + row)], 1));
+        }
+        for (int64_t j = 0; superblocks && j < n / 16; ++j) {
+          ASSERT_EQ(sums[static_cast<size_t>(row * (n / 16) + j)],
+                    -want.sums[static_cast<size_t>(2 * (j / 2 * rows + row) + j % 2)]);
+        }
+      }
+      tally.count(rows * n);
+    }
+  }
+}
+
+TEST_F(Cuda, MatmulOfEveryTypeAtEveryWidth) {
+  Random random(21);
+  std::vector<TensorType> types(std::begin(kFloatTypes), std::end(kFloatTypes));
+  types.insert(types.end(), std::begin(kQuantTypes), std::end(kQuantTypes));
+  for (const TensorType type : types) {
+    const std::string name(gguf::type_info(type).name);
+    Tally tally("cuda matmul " + name);
+    Control flipped("cuda matmul " + name + " with one bit of one weight flipped");
+    for (const int64_t rows : widths()) {
+      for (int64_t trial = 0; trial < trials(6, 1); ++trial) {
+        const int64_t most = few_trials() ? 20 : trial == 0 ? 200 : 40;
+        const int64_t k = legal_k(type, random.between(1, most), random);
+        const int64_t n_out = few_trials() ? random.between(1, 6) : random.between(1, 70);
+        OwnedWeight w = random_weight(random, type, k, n_out);
+        const auto x = random_floats(random, rows * k, kAllKinds[random.below(6)]);
+        const auto bias = random_floats(random, n_out, Kind::plain);
+        const float* bias_data = random.below(2) ? bias.data() : nullptr;
+        const auto want = reference_product(w.weight, bias_data, x, rows);
+        const auto got = device_product(device_, w.weight, bias_data, x, rows);
+        ASSERT_TRUE(same_bits(got, want))
+            << name << " k " << k << " n_out " << n_out << " rows " << rows;
+        tally.count(rows * n_out);
+        // Codes of plain rows matter; a block's middle byte holds some in every type.
+        const auto plain = random_floats(random, rows * k, Kind::plain);
+        const auto before = device_product(device_, w.weight, nullptr, plain, rows);
+        const gguf::TypeInfo& info = gguf::type_info(type);
+        const int64_t byte = info.block_elements == 1 ? info.block_bytes - 1 : info.block_bytes / 2;
+        w.bytes[static_cast<size_t>(
+            random.below(static_cast<int64_t>(w.bytes.size()) / info.block_bytes) *
+                info.block_bytes +
+            byte)] ^= std::byte{0x10};
+        flipped.trial(!same_bits(device_product(device_, w.weight, nullptr, plain, rows), before));
+      }
+    }
+    EXPECT_TRUE(flipped.seen(0.5)) << name;
+  }
+}
+
+// The comparison above must see an order of additions that is not the law's.
+TEST_F(Cuda, AnotherOrderIsSeen) {
+  Random random(22);
+  Control lanes("cuda matmul against 4 lanes"), fused("cuda matmul against no fma"),
+      segments("cuda matmul against segments of 128");
+  for (int64_t trial = 0; trial < trials(40, 3); ++trial) {
+    const int64_t k = 256 * random.between(9, 24), n_out = 4;
+    const OwnedWeight w = random_weight(random, TensorType::q4_1, k, n_out);
+    const auto x = random_floats(random, k, Kind::plain);
+    const auto got = device_product(device_, w.weight, nullptr, x, 1);
+    for (int64_t n = 0; n < n_out; ++n) {
+      const auto blocks = plain_weight_row(w.weight, n);
+      const float* own = &got[static_cast<size_t>(n)];
+      const float law = plain_product(blocks, x.data(), nullptr);
+      ASSERT_TRUE(same_bits(own, &law, 1));
+      const auto differs = [&](const ProductKnobs& knobs) {
+        const float other = plain_product(blocks, x.data(), nullptr, knobs);
+        return !same_bits(own, &other, 1);
+      };
+      lanes.trial(differs({4, 256, true, false, false}));
+      fused.trial(differs({8, 256, false, false, false}));
+      segments.trial(differs({8, 128, true, false, false}));
+    }
+  }
+  EXPECT_TRUE(lanes.seen(0.05));
+  EXPECT_TRUE(fused.seen(0.05));
+  EXPECT_TRUE(segments.seen(0.05));
+}
+
+TEST_F(Cuda, RmsNorm) {
+  Tally tally("cuda rms_norm");
+  Random random(62);
+  for (int64_t trial = 0; trial < trials(300, 12); ++trial) {
+    const int64_t group = random.below(3) ? random.between(1, 700) : 64 * random.between(1, 40);
+    const int64_t groups = random.between(1, 3), rows = random.between(1, 6);
+    const int64_t width = group * groups;
+    auto x = random_floats(random, rows * width, kAllKinds[trial % 6]);
+    if (trial % 6 == 5) x[static_cast<size_t>(random.below(rows * width))] = 3e38f;
+    const auto weight = random_floats(random, group, Kind::plain);
+    std::vector<float> want(x.size());
+    std::vector<uint8_t> fault(static_cast<size_t>(rows));
+    const RmsNormArgs args{x.data(), weight.data(), want.data(), rows,
+                           width,    group,         1e-5f,       {fault.data()}};
+    reference().rms_norm(args, {0, args.items()});
+    const auto y = put(x), w = put(weight);  // in place
+    const auto faults = no_faults(rows);
+    kernels().rms_norm({y.get(), w.get(), y.get(), rows, width, group, 1e-5f, faults.get()},
+                       device_->stream());
+    ASSERT_EQ(faults.values(), fault);
+    const auto got = y.values();
+    for (int64_t i = 0; i < rows * width; ++i) {
+      if (fault[static_cast<size_t>(i / width)]) continue;
+      ASSERT_TRUE(same_bits(&got[static_cast<size_t>(i)], &want[static_cast<size_t>(i)], 1));
+    }
+    ASSERT_TRUE(y.guard_holds());
+    tally.count(rows * width);
+  }
+}
+
+TEST_F(Cuda, ElementsAlone) {
+  Tally tally("cuda add, gated_act, softcap, select_rows, check_logits, rope");
+  Random random(63);
+  const float bad[] = {INFINITY, -INFINITY, NAN};
+  for (int64_t trial = 0; trial < trials(300, 8); ++trial) {
+    const int64_t rows = random.between(1, few_trials() ? 4 : 40), width = random.between(1, 700);
+    const Kind kind = kAllKinds[trial % 6];
+    auto a = random_floats(random, rows * width, kind);
+    const auto b = random_floats(random, rows * width, Kind::plain);
+    for (float& x : a) x *= trial % 2 ? 1.0f : 30.0f;  // through the functions' whole range
+    if (trial % 4 == 3) a[static_cast<size_t>(random.below(rows * width))] = bad[trial % 3];
+    const auto n = static_cast<int64_t>(a.size());
+    const auto compare = [&](const std::vector<float>& got, const std::vector<float>& want,
+                             const std::vector<uint8_t>& fault, const char* what) {
+      for (int64_t i = 0; i < static_cast<int64_t>(want.size()); ++i) {
+        if (!fault.empty() && fault[static_cast<size_t>(i / width)]) continue;
+        if (std::isnan(want[static_cast<size_t>(i)])) continue;  // its bits are no one's
+        ASSERT_TRUE(same_bits(&got[static_cast<size_t>(i)], &want[static_cast<size_t>(i)], 1))
+            << what << " " << a[static_cast<size_t>(i)];
+      }
+      tally.count(static_cast<int64_t>(want.size()));
+    };
+    std::vector<float> want(a.size());
+    std::vector<uint8_t> fault(static_cast<size_t>(rows));
+    {
+      const AddArgs args{a.data(), b.data(), want.data(), rows, width};
+      reference().add(args, {0, args.items()});
+      const auto at = put(a), bt = put(b);
+      kernels().add({at.get(), bt.get(), at.get(), n}, device_->stream());
+      compare(at.values(), want, {}, "add");
+      ASSERT_TRUE(at.guard_holds());
+    }
+    for (const bool gelu : {false, true}) {
+      const GatedActArgs args{a.data(), b.data(), want.data(), rows, width, gelu, {fault.data()}};
+      std::fill(fault.begin(), fault.end(), uint8_t{0});
+      reference().gated_act(args, {0, args.items()});
+      const auto at = put(a), bt = put(b);
+      const auto faults = no_faults(rows);
+      kernels().gated_act({at.get(), bt.get(), at.get(), rows, width, gelu, faults.get()},
+                          device_->stream());
+      ASSERT_EQ(faults.values(), fault);
+      compare(at.values(), want, fault, gelu ? "gelu" : "silu");
+    }
+    {
+      want = a;
+      std::fill(fault.begin(), fault.end(), uint8_t{0});
+      const SoftcapArgs args{want.data(), rows, width, 30.0f, {fault.data()}};
+      reference().softcap(args, {0, args.items()});
+      const auto at = put(a);
+      const auto faults = no_faults(rows), seen = no_faults(rows);
+      kernels().check_logits({at.get(), rows, width, seen.get()}, device_->stream());
+      kernels().softcap({at.get(), rows, width, 30.0f, faults.get()}, device_->stream());
+      ASSERT_EQ(faults.values(), fault);
+      ASSERT_EQ(seen.values(), fault);
+      compare(at.values(), want, fault, "softcap");
+    }
+    {
+      std::vector<int64_t> index;
+      for (int64_t row = 0; row < rows; ++row) {
+        if (random.below(2) || row == rows - 1) index.push_back(row);
+      }
+      const auto kept = static_cast<int64_t>(index.size());
+      const auto in = put(a), out = empty<float>(kept * width);
+      const auto which = put(index);
+      kernels().select_rows({in.get(), which.get(), out.get(), kept, width}, device_->stream());
+      const auto got = out.values();
+      for (int64_t r = 0; r < kept; ++r) {
+        ASSERT_TRUE(same_bits(got.data() + r * width,
+                              a.data() + index[static_cast<size_t>(r)] * width, width));
+      }
+      ASSERT_TRUE(out.guard_holds());
+    }
+    const int64_t n_head = random.between(1, 5), head_dim = 2 * random.between(2, 70);
+    const int64_t n_rot = random.below(2) ? head_dim : 2 * random.between(1, head_dim / 2);
+    auto x = random_floats(random, rows * n_head * head_dim, kind);
+    const auto cos = random_floats(random, rows * n_rot / 2, Kind::plain);
+    const auto sin = random_floats(random, rows * n_rot / 2, Kind::plain);
+    for (const bool halves : {false, true}) {
+      std::vector<float> turned = x;
+      const RopeArgs args{turned.data(), cos.data(), sin.data(), rows,
+                          n_head,        head_dim,   n_rot,      halves};
+      reference().rope(args, {0, args.items()});
+      const auto xt = put(x), ct = put(cos), st = put(sin);
+      kernels().rope({xt.get(), ct.get(), st.get(), rows, n_head, head_dim, n_rot, halves},
+                     device_->stream());
+      ASSERT_TRUE(same_bits(xt.values(), turned));
+      tally.count(static_cast<int64_t>(turned.size()));
+    }
+  }
+}
+
+// Pages of one layer on the CPU and the same on the device.
+class PagesOfBoth {
+ public:
+  PagesOfBoth(const std::shared_ptr<Device>& device, int64_t n_head_kv, int64_t head_dim,
+              KvType k_type, KvType v_type, int64_t positions) {
+    for (int64_t p = 0; p * kPagePositions < positions; ++p) {
+      for (const bool is_v : {false, true}) {
+        const int64_t bytes =
+            n_head_kv * kPagePositions * kv_row_bytes(is_v ? v_type : k_type, head_dim);
+        const std::vector<std::byte> junk(static_cast<size_t>(bytes), std::byte{0x7F});
+        memory_.push_back(junk);
+        device_memory_.emplace_back(device, junk);
+        (is_v ? v_ : k_).push_back(memory_.back().data());
+        (is_v ? device_v_ : device_k_).push_back(device_memory_.back().get());
+      }
+    }
+    k_list_ = std::make_unique<OnDevice<std::byte*>>(device, device_k_);
+    v_list_ = std::make_unique<OnDevice<std::byte*>>(device, device_v_);
+    view = {k_type,    v_type,    static_cast<int32_t>(n_head_kv), static_cast<int32_t>(head_dim),
+            k_.data(), v_.data(), static_cast<int64_t>(k_.size())};
+    device_view = {k_type, v_type, view.n_head_kv, view.head_dim, k_list_->get(), v_list_->get()};
+  }
+  bool same() const {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      if (device_memory_[i].values() != memory_[i] || !device_memory_[i].guard_holds())
+        return false;
+    }
+    return true;
+  }
+
+  KvLayerView view;
+  DeviceKv device_view;
+
+ private:
+  std::deque<std::vector<std::byte>> memory_;
+  std::deque<OnDevice<std::byte>> device_memory_;
+  std::vector<std::byte*> k_, v_, device_k_, device_v_;
+  std::unique_ptr<OnDevice<std::byte*>> k_list_, v_list_;
+};
+
+TEST_F(Cuda, KvWriteAndAttention) {
+  Random random(54);
+  const float bad[] = {INFINITY, NAN, 65520.0f, -524160.0f, 8.4e6f};
+  for (const KvType k_type : kKvTypes) {
+    Tally wrote(std::string("cuda kv_write ") + kv_type_name(k_type));
+    Tally tally(std::string("cuda attention ") + kv_type_name(k_type));
+    Control other("cuda attention of a query one bit off");
+    for (const KvType v_type : kKvTypes) {
+      for (int64_t trial = 0; trial < trials(24, 2); ++trial) {
+        const int64_t n_head_kv = random.between(1, 3), group = random.between(1, 4);
+        const int64_t any[] = {8, 16, 20, 33, 64, 80, 128, 256}, whole[] = {32, 64, 96, 128};
+        const bool blocks = kv_block_elements(k_type) > 1 || kv_block_elements(v_type) > 1;
+        const int64_t head_dim =
+            blocks ? whole[random.below(4)] : any[random.below(few_trials() ? 5 : 8)];
+        const int64_t n_head = n_head_kv * group, row_width = n_head * head_dim;
+        const int64_t before = few_trials()     ? random.below(140)
+                               : trial % 8 == 0 ? random.between(1000, 2200)
+                                                : random.below(300);
+        const int64_t rows = few_trials() ? random.between(1, 3) : random.between(1, 70);
+        const int64_t n = before + rows, width = n_head_kv * head_dim;
+        PagesOfBoth pages(device_, n_head_kv, head_dim, k_type, v_type, n);
+        const Kind kind = kAllKinds[trial % 6];
+        auto k = random_floats(random, n * width, kind);
+        const auto v = random_floats(random, n * width, Kind::plain);
+        for (float& x : k) x = std::fmin(std::fmax(x, -60000.0f), 60000.0f);
+        if (trial % 4 == 3) k[static_cast<size_t>(random.below(n * width))] = bad[random.below(5)];
+        std::vector<uint8_t> fault(static_cast<size_t>(n));
+        const KvWriteArgs write{k.data(), v.data(), n, 0, &pages.view, {fault.data()}};
+        reference().kv_write(write, {0, write.items()});
+        const auto kt = put(k), vt = put(v);
+        const auto written = no_faults(n);
+        kernels().kv_write({kt.get(), vt.get(), n, 0, pages.device_view, written.get()},
+                           device_->stream());
+        ASSERT_EQ(written.values(), fault);
+        ASSERT_TRUE(pages.same()) << kv_type_name(k_type) << " " << kv_type_name(v_type);
+        wrote.count(n * width * 2);
+
+        auto q = random_floats(random, rows * row_width, Kind::plain);
+        if (trial % 6 == 5) q[0] = 3e38f;
+        const float cap = random.below(3) == 0 ? 5.0f : 0.0f;
+        const int64_t window = random.below(2) ? random.between(1, n) : 0;
+        std::vector<float> want(q.size());
+        std::vector<uint8_t> score_fault(static_cast<size_t>(rows));
+        std::vector<std::byte> memory(
+            static_cast<size_t>(attention_scratch_bytes(head_dim, n_head, n_head_kv)) + 64);
+        auto* scratch = reinterpret_cast<std::byte*>(
+            (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+        const AttentionArgs args{
+            q.data(),    want.data(),         rows, before, n_head, head_dim, 0.2f, cap, window,
+            &pages.view, {score_fault.data()}};
+        reference().attention(args, {0, args.items()}, scratch);
+        const auto run = [&](const std::vector<float>& query, std::vector<uint8_t>* found) {
+          const auto qt = put(query), out = empty<float>(rows * row_width);
+          const auto faults = no_faults(rows);
+          kernels().attention({qt.get(), out.get(), rows, before, n_head, head_dim, 0.2f, cap,
+                               window, pages.device_view, faults.get()},
+                              device_->stream());
+          if (found) *found = faults.values();
+          EXPECT_TRUE(out.guard_holds());
+          return out.values();
+        };
+        std::vector<uint8_t> found;
+        const auto got = run(q, &found);
+        ASSERT_EQ(found, score_fault);
+        ASSERT_TRUE(same_bits(got, want))
+            << kv_type_name(k_type) << " " << kv_type_name(v_type) << " rows " << rows << " before "
+            << before << " head_dim " << head_dim << " window " << window;
+        tally.count(rows * row_width);
+        for (float& x : q) x = std::nextafter(x, 100.0f);
+        other.trial(!same_bits(run(q, nullptr), want));
+      }
+    }
+    EXPECT_TRUE(other.seen(0.2));
+  }
+}
+
+// All tokens in passes of the given widths, as pass_runner.h's decode, with the pages where the
+// backend wants them.
+Result decode_there(Backend& backend, const TestModel& model, const std::vector<int32_t>& tokens,
+                    const std::vector<int64_t>& pass_widths, KvType k_type, KvType v_type) {
+  const auto n = static_cast<int64_t>(tokens.size());
+  const ModelShape& s = model.shape();
+  const auto memory = backend.page_memory();
+  const int64_t n_pages = (n + kPagePositions - 1) / kPagePositions;
+  struct Layer {
+    std::vector<std::byte*> k, v;
+  };
+  std::deque<Layer> layers;
+  std::vector<KvLayerView> views;
+  const auto bytes_of = [&](KvType type) {
+    return s.n_head_kv * kPagePositions * kv_row_bytes(type, s.head_dim);
+  };
+  const auto page = [&](KvType type) {
+    std::byte* at = memory->allocate(bytes_of(type));
+    memory->fill(at, 0x7E, bytes_of(type), bytes_of(type), 1);
+    return at;
+  };
+  for (int64_t layer = 0; layer < s.n_layer; ++layer) {
+    Layer& l = layers.emplace_back();
+    for (int64_t p = 0; p < n_pages; ++p) {
+      l.k.push_back(page(k_type));
+      l.v.push_back(page(v_type));
+    }
+    views.push_back({k_type, v_type, static_cast<int32_t>(s.n_head_kv),
+                     static_cast<int32_t>(s.head_dim), l.k.data(), l.v.data(), n_pages});
+  }
+  const int64_t n_vocab = model.graph().n_vocab;
+  Result result;
+  result.logits.resize(static_cast<size_t>(n * n_vocab));
+  size_t turn = 0;
+  for (int64_t at = 0; at < n; ++turn) {
+    const int64_t rows = std::min(pass_widths[turn % pass_widths.size()], n - at);
+    Pass pass;
+    pass.segments.push_back(
+        {std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(rows)), at, views,
+         0});
+    pass.logits =
+        std::span(result.logits)
+            .subspan(static_cast<size_t>(at * n_vocab), static_cast<size_t>(rows * n_vocab));
+    backend.run(model.graph(), pass);
+    EXPECT_TRUE(pass.faults.empty());
+    at += rows;
+  }
+  for (const Layer& layer : layers) {
+    for (int64_t p = 0; p < n_pages; ++p) {
+      for (const bool is_v : {false, true}) {
+        std::byte* at = (is_v ? layer.v : layer.k)[static_cast<size_t>(p)];
+        std::vector<std::byte> bytes(static_cast<size_t>(bytes_of(is_v ? v_type : k_type)));
+        const std::byte* seen = memory->view(at, static_cast<int64_t>(bytes.size()), bytes.data());
+        result.state.insert(result.state.end(), seen, seen + bytes.size());
+        memory->release(at);
+      }
+    }
+  }
+  return result;
+}
+
+TEST_F(Cuda, WholePassesOfEveryKindOfModel) {
+  Tally tally("cuda passes against the scalar backend");
+  Control control("cuda passes of a model with one code bit flipped");
+  struct ModelKind {
+    const char* name;
+    ModelShape shape;
+    KvType k, v;
+  };
+  std::vector<ModelKind> kinds;
+  const auto add = [&](const char* name, KvType k, KvType v, auto&& change) {
+    ModelKind kind{name, {}, k, v};
+    change(kind.shape);
+    kinds.push_back(kind);
+  };
+  add("llama q4_1", KvType::f16, KvType::f16, [](ModelShape& s) { s.type = TensorType::q4_1; });
+  add("gemma q4_K and q6_K, window, cap", KvType::f16, KvType::f16, [](ModelShape& s) {
+    s.type = TensorType::q4_k;
+    s.head_type = TensorType::q6_k;
+    s.gemma = true;
+    s.window = 40;
+    s.softcap = 20.0f;
+  });
+  add("qwen2 q8_0", KvType::q8_0, KvType::q8_0, [](ModelShape& s) {
+    s.type = TensorType::q8_0;
+    s.halves = s.bias = true;
+  });
+  add("qwen3 iq4_XS", KvType::q8_0, KvType::q4_0, [](ModelShape& s) {
+    s.type = TensorType::iq4_xs;
+    s.halves = s.head_norms = true;
+  });
+  add("floats of odd sizes", KvType::f32, KvType::f16, [](ModelShape& s) {
+    s.type = TensorType::bf16;
+    s.head_type = TensorType::f16;
+    s.n_embd = 120;
+    s.head_dim = 20;
+    s.n_ff = 250;
+  });
+  for (const ModelKind& kind : kinds) {
+    if (few_trials() && &kind - kinds.data() > 1) break;
+    ModelShape shape = kind.shape;
+    if (few_trials()) {
+      shape.n_layer = 1;
+      shape.n_ff = 256;
+      shape.n_vocab = 33;
+    }
+    TestModel model(shape, 7);
+    const auto tokens = random_tokens(shape, few_trials() ? 5 : 150, 8);
+    const auto cpu = make_cpu_backend("scalar", 1);
+    const Result want = decode(*cpu, model, tokens, {1}, kind.k, kind.v);
+    for (const std::vector<int64_t>& turns :
+         few_trials() ? std::vector<std::vector<int64_t>>{{2}}
+                      : std::vector<std::vector<int64_t>>{{1}, {150}, {3, 7, 1, 16, 33}}) {
+      CudaBackend backend(device_);
+      const Result got = decode_there(backend, model, tokens, turns, kind.k, kind.v);
+      ASSERT_TRUE(same_bits(got.logits, want.logits)) << kind.name;
+      ASSERT_TRUE(got.state == want.state) << kind.name;
+      tally.count(static_cast<int64_t>(want.logits.size() + want.state.size()));
+    }
+    model.flip_a_code_bit(9);
+    CudaBackend backend(device_);
+    const Result other = decode_there(backend, model, tokens, {16}, kind.k, kind.v);
+    control.trial(!same_bits(other.logits, want.logits));
+  }
+  EXPECT_TRUE(control.seen(0.7));
+}
+
+TEST_F(Cuda, PlantsGoWhereTheyAreToGo) {
+  ModelShape shape;
+  shape.n_layer = 1;
+  if (few_trials()) {
+    shape.n_ff = 256;
+    shape.n_vocab = 33;
+  }
+  TestModel model(shape, 17);
+  const auto tokens = random_tokens(shape, 1, 18);
+  const int64_t n_vocab = model.graph().n_vocab;
+  const auto run = [&](Backend& backend, PageMemory& memory, Plant* plant) {
+    const int64_t bytes =
+        shape.n_head_kv * kPagePositions * kv_row_bytes(KvType::f16, shape.head_dim);
+    std::byte* k = memory.allocate(bytes);
+    std::byte* v = memory.allocate(bytes);
+    std::vector<std::byte*> ks{k}, vs{v};
+    const std::vector<KvLayerView> views{
+        {KvType::f16, KvType::f16, static_cast<int32_t>(shape.n_head_kv),
+         static_cast<int32_t>(shape.head_dim), ks.data(), vs.data(), 1}};
+    std::vector<float> logits(static_cast<size_t>(n_vocab));
+    Pass pass;
+    pass.segments.push_back({tokens, 0, views, 0});
+    pass.plant = plant;
+    pass.logits = logits;
+    backend.run(model.graph(), pass);
+    memory.release(k);
+    memory.release(v);
+    return logits;
+  };
+  const auto cpu = make_cpu_backend("scalar", 1);
+  CudaBackend cuda(device_);
+  const auto pages = cuda.page_memory();
+  for (size_t i = 0; i < model.graph().ops.size(); i += few_trials() ? 4 : 1) {
+    Plant plant{static_cast<int>(i), 0, 5, 14}, same = plant;
+    const auto want = run(*cpu, main_page_memory(), &plant);
+    const auto got = run(cuda, *pages, &same);
+    EXPECT_TRUE(plant.done && same.done);
+    EXPECT_TRUE(same_bits(got, want)) << model.graph().ops[i].name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::kernels::cuda::test

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""What the compiler made of the CUDA kernels: the roundings of each, and no local memory.
+
+A fused multiply-add where the source has none would change bits, and only a device could show it. So the
+machine code's FFMA, FMUL, FADD (and their binary64 forms) of every kernel must be those of a committed
+table, and no kernel may keep registers in local memory. A change to a kernel changes its row: look at what
+came and went, then --write. The table belongs to one version of nvcc; another says so and skips.
+
+    sass_test.py --object kernels.cu.o --nvcc nvcc --table sass_counts.txt [--write]
+"""
+import argparse
+import collections
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROUNDING = ["FFMA", "FMUL", "FADD", "DFMA", "DMUL", "DADD"]
+LOCAL = ["LDL", "STL"]
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE here
+
+
+def nvcc_version(nvcc):
+    text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    return re.search(r"release (\S+), V(\S+)", text)[2]
+
+
+def count(sass):
+    """{kernel: Counter of opcodes}, kernels by their plain names."""
+    kernels = collections.defaultdict(collections.Counter)
+    name = None
+    for line in sass.splitlines():
+        if found := re.search(r"Function : (\S+)", line):
+            # The last name before the argument: …17matmul_q32_kernelILi8ELb0EEEv…
+            kernel = re.search(r"\d([a-z]+(?:_[a-z0-9]+)*_kernel)((?:I(?:L[a-z]\d+E)+E)?)E", found[1])
+            values = ",".join(re.findall(r"L[a-z](\d+)E", kernel[2]))
+            name = kernel[1] + (f"<{values}>" if values else "")
+            kernels[name].clear()
+        elif found := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)", line):
+            kernels[name][found[1]] += 1
+    return kernels
+
+
+def row(name, counts):
+    return f"{name:<28} " + " ".join(f"{counts[op]:>5}" for op in ROUNDING)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--object", required=True)
+    parser.add_argument("--nvcc", required=True)
+    parser.add_argument("--cuobjdump", default=shutil.which("cuobjdump") or "")
+    parser.add_argument("--table", required=True, type=Path)
+    parser.add_argument("--write", action="store_true", help="make the table anew")
+    options = parser.parse_args()
+    if not options.cuobjdump or not Path(options.cuobjdump).exists():
+        print("skipped: no cuobjdump here (pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)")
+        return SKIPPED
+    version = nvcc_version(options.nvcc)
+    # It looks for nvdisasm on the PATH.
+    folder = str(Path(options.cuobjdump).resolve().parent)
+    done = subprocess.run([options.cuobjdump, "-sass", "-arch", "sm_90", options.object], capture_output=True, text=True,
+                          env={"PATH": f"{folder}:/usr/local/cuda/bin:/usr/bin:/bin"})
+    kernels = count(done.stdout)
+    if done.returncode != 0 or not kernels:
+        print(f"cuobjdump found no kernels in {options.object}: {done.stderr.strip()}")
+        return 1
+    bad = [f"{name}: {counts[op]} {op}" for name, counts in sorted(kernels.items()) for op in LOCAL if counts[op]]
+    lines = [f"# nvcc {version}, sm_90", f"# {'kernel':<26} " + " ".join(f"{op:>5}" for op in ROUNDING)]
+    lines += [row(name, counts) for name, counts in sorted(kernels.items())]
+    if options.write:
+        options.table.write_text("\n".join(lines) + "\n")
+        print(f"wrote {options.table}")
+    known = options.table.read_text().splitlines() if options.table.exists() else ["# no table"]
+    if known[0] != lines[0]:
+        print(f"skipped: the table is of '{known[0][2:]}', this is '{lines[0][2:]}'")
+        return 1 if bad else SKIPPED
+    bad += [f"now:   {line}" for line in lines[2:] if line not in known]
+    bad += [f"table: {line}" for line in known[2:] if line not in lines]
+    # The comparison must see one multiply-add more in any kernel.
+    for name, counts in kernels.items():
+        if row(name, counts + collections.Counter(FFMA=1)) in known:
+            bad.append(f"control: an FFMA more in {name} is not seen")
+    print("\n".join(bad) if bad else f"{len(kernels)} kernels: roundings as in the table, no local memory")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
