@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Debian packages. The engine's are all that the demo needs.
 ENGINE_PACKAGES=(
   cmake ninja-build g++ ca-certificates
-  libssl-dev libfmt-dev nlohmann-json3-dev libcli11-dev
+  libssl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libboost-dev
   python3 python3-venv python3-jinja2
 )
 TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev pkg-config)

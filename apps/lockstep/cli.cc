@@ -207,7 +207,7 @@ bool Flags::parse(const std::vector<std::string>& arguments) {
     }
   }
   for (const Flag& flag : flag_table()) {
-    if (flag.kind != FlagKind::refused || flag.env.empty()) continue;
+    if (flag.kind != FlagKind::refused || flag.env.empty() || !takes(flag, command_)) continue;
     const char* value = std::getenv(std::string(flag.env).c_str());
     if (value && *value && !is_off(flag, value)) {
       refuse(flag, fmt::format("{}={} (environment)", flag.env, shorten(value)));
