@@ -133,10 +133,12 @@ class Answer : public std::enable_shared_from_this<Answer> {
       }
       exchange_->begin(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
     }
-    exchange_->write(reply_->stream(event), [job = job_, scheduler = &scheduler_] {
-      // Waking for every piece would cost the decoding thread more than it is worth.
-      if (--job->unsent == kMostUnsent / 2) scheduler->wake();
-    });
+    exchange_->write(reply_->stream(event),
+                     [job = job_, scheduler = &scheduler_, weight = event.weight] {
+                       // Waking for every piece would cost the decoding thread more than it is
+                       // worth.
+                       if (job->sent(weight)) scheduler->wake();
+                     });
     if (failed || reply_->complete()) {
       exchange_->end();
       if (failed) return give_up();
@@ -145,7 +147,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   }
 
   void collect(const Event& event) {
-    --job_->unsent;
+    job_->sent(event.weight);
     reply_->collect(event);
     if (reply_->failure()) {
       respond_error(*exchange_, *reply_->failure());

@@ -453,7 +453,11 @@ Event Scheduler::Impl::make_event(Slot& slot, Event::Kind kind) {
 }
 
 void Scheduler::Impl::deliver(Job& job, Event event) {
-  ++job.unsent;
+  constexpr int64_t kListed = 16;  // probabilities that take about as long as an event without any
+  for (const TokenProbability& of : event.probabilities) {
+    event.weight += (1 + std::ssize(of.top)) / kListed;
+  }
+  job.unsent += event.weight;
   job.sink(std::move(event));
 }
 

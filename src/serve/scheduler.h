@@ -63,24 +63,33 @@ struct Event {
   int64_t state_tokens = 0;  // that the slot remembers
   std::shared_ptr<const decode::Result> result = {};
   ApiError error = {};  // failed
+  int64_t weight = 1;   // what it adds to Job::unsent: more where many probabilities are listed
 };
 
 // One request: its sequences, and where their events go.
 struct Job {
+  // What the sink's owner calls when an event is on its way; true: the scheduler should wake().
+  bool sent(int64_t weight);
+
   uint64_t id = 0;  // as in the log
   Request request;
   Prepared prepared;
   // Called by the scheduler's thread; must not block.
   std::function<void(Event)> sink;
   std::atomic<bool> cancelled{false};
-  // Events handed to the sink and not yet on their way to the client. A job with too many of them
-  // pauses: who reads slowly slows only itself.
+  // Weight of the events handed to the sink and not yet on their way to the client. Beyond
+  // kMostUnsent the job pauses: who reads slowly slows only itself.
   std::atomic<int64_t> unsent{0};
 
   int64_t sequences() const { return std::ssize(prepared.prompts) * request.n; }
 };
 
-inline constexpr int64_t kMostUnsent = 1024;
+inline constexpr int64_t kMostUnsent = 512;
+
+inline bool Job::sent(int64_t weight) {
+  const int64_t before = unsent.fetch_sub(weight);
+  return before > kMostUnsent / 2 && before - weight <= kMostUnsent / 2;
+}
 
 struct SchedulerOptions {
   int parallel = 4;

@@ -102,7 +102,10 @@ class Server:
     def open_stream(self, path, body):
         """A raw socket on which the request has been sent."""
         data = json.dumps({**body, "stream": True}).encode()
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)  # so that not reading is soon felt
+        client.settimeout(120)
+        client.connect(("127.0.0.1", self.port))
         client.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(data)) + data)
         return client
 

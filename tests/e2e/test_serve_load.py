@@ -192,7 +192,7 @@ class BadInput(cli.CliTest):
             self.assertLess(self.server.wait_idle(), 10)
 
     def test_one_who_does_not_read_slows_nobody(self):
-        body = {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 100, "seed": 1}
+        body = {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 40, "seed": 1}
         deaf = self.server.open_stream("/completion", body)
         begin = time.monotonic()
         while not any(s.get("is_paused") for s in self.server.get("/slots")):
@@ -272,7 +272,7 @@ class Endings(cli.CliTest):
 
     def test_a_second_signal_does_not_wait(self):
         with Server("-np", "1", "-t", "1") as server:
-            client = server.open_stream("/completion", {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 100})
+            client = server.open_stream("/completion", {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 20})
             client.recv(100)
             server.process.send_signal(signal.SIGTERM)
             while not any("stopping" in line for line in server.log):

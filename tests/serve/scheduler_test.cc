@@ -100,7 +100,7 @@ Made make_job(Tokens prompt, int64_t max_tokens, uint64_t seed, int64_t n = 1, b
   made.job->prepared.sampling.seed = seed;
   made.job->sink = [heard = made.heard, job = made.job.get(), reads](Event event) {
     heard->hear(event);
-    if (reads) --job->unsent;
+    if (reads) job->sent(event.weight);
   };
   return made;
 }
