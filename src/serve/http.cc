@@ -72,6 +72,7 @@ struct HttpServer::Impl {
   std::unordered_set<Connection*> connections;
   uint64_t body_bytes = 0;  // reserved
   uint64_t requests = 0;
+  uint16_t port = 0;
   bool stopping = false;
   std::atomic<int64_t> accepted{0}, open{0}, answers{0}, timed_out{0};
   // Its end is that of the connections whose handlers wait: after it only what these use.
@@ -236,7 +237,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     request_.method = "-";
     request_.path = "-";
     begin_answer(false, false);
-    respond(error.status, "application/json; charset=utf-8", dump(error_json(error)), {});
+    std::vector<Header> headers;
+    if (error.status == 503) headers.push_back({"Retry-After", "1"});
+    respond(error.status, "application/json; charset=utf-8", dump(error_json(error)), headers);
   }
 
   void dispatch();
@@ -586,6 +589,7 @@ HttpServer::HttpServer(const std::string& host, uint16_t port, HttpLimits limits
   check("listen");
   impl_->acceptor.listen(asio::socket_base::max_listen_connections, error);
   check("listen");
+  impl_->port = impl_->acceptor.local_endpoint().port();
 }
 
 HttpServer::~HttpServer() {
@@ -594,7 +598,7 @@ HttpServer::~HttpServer() {
 }
 
 uint16_t HttpServer::port() const {
-  return impl_->acceptor.local_endpoint().port();
+  return impl_->port;
 }
 
 void HttpServer::run(const std::function<void(int)>& on_signal) {

@@ -41,8 +41,8 @@ class Server:
             self.log.append(line.rstrip("\n"))
 
     def stop(self, number=signal.SIGTERM, timeout=60):
-        """The exit code."""
-        if self.process.poll() is None:
+        """The exit code; number None: a signal was sent already."""
+        if number is not None and self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(timeout)
         self._close()

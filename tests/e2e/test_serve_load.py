@@ -267,7 +267,9 @@ class Endings(cli.CliTest):
             # To its end, or, on a slow machine, to an error that says so; never just cut off.
             self.assertTrue(b"\"stop\":true" in last or b"shutting down" in last, last[:200])
             self.assertIn(b"0\r\n\r\n", last)
-            self.assertEqual(server.stop(), 0)
+            client.close()
+            idle.close()
+            self.assertEqual(server.stop(None), 0)
             self.assertIn("lockstep: stopped", server.log)
 
     def test_a_second_signal_does_not_wait(self):
@@ -278,6 +280,7 @@ class Endings(cli.CliTest):
             while not any("stopping" in line for line in server.log):
                 time.sleep(0.01)
             self.assertIn(server.stop(), [-signal.SIGTERM, 0])
+            client.close()
 
     def test_kill_ends_it_and_the_port_is_free_again(self):
         with Server("-t", "1") as server:
