@@ -5,9 +5,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Debian packages. The engine's are all that the demo needs.
 ENGINE_PACKAGES=(
   cmake ninja-build g++ ca-certificates
-  libssl-dev libboost-dev libfmt-dev nlohmann-json3-dev libcli11-dev libjs-chart.js
+  libssl-dev libfmt-dev nlohmann-json3-dev libcli11-dev libjs-chart.js
   python3 python3-venv python3-jinja2
 )
+# Any Boost from 1.74 on does, and two of them cannot be there side by side.
+[ -e /usr/include/boost/beast.hpp ] || ENGINE_PACKAGES+=(libboost-dev)
 TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev pkg-config
                libsqlite3-dev libpq-dev postgresql
                chromium chromium-driver python3-selenium)

@@ -121,6 +121,12 @@ decode::DepthPolicy DraftOptions::depth() const {
 std::shared_ptr<draft::Source> DraftOptions::open(const model::Model& target,
                                                   const text::Tokenizer& tokenizer,
                                                   std::shared_ptr<kernels::Backend> backend) const {
+  return open_each(target, tokenizer, std::move(backend))();
+}
+
+std::function<std::shared_ptr<draft::Source>()> DraftOptions::open_each(
+    const model::Model& target, const text::Tokenizer& tokenizer,
+    std::shared_ptr<kernels::Backend> backend) const {
   std::vector<draft::SourceChain> chains;
   if (types) {
     chains = parse_types(*types);
@@ -150,7 +156,7 @@ std::shared_ptr<draft::Source> DraftOptions::open(const model::Model& target,
   config.backend = std::move(backend);
   config.target_n_vocab = target.graph().n_vocab;
   config.model.p_min = static_cast<float>(p_min.value_or(0));
-  return draft::make_source(chains, config);
+  return [chains, config] { return draft::make_source(chains, config); };
 }
 
 std::string Answer::finish_name() const {

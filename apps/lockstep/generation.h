@@ -38,6 +38,10 @@ struct DraftOptions {
   // Null for plain decoding.
   std::shared_ptr<draft::Source> open(const model::Model& target, const text::Tokenizer& tokenizer,
                                       std::shared_ptr<kernels::Backend> backend) const;
+  // What makes any number of such sources, over one draft model; each as open() gives it.
+  std::function<std::shared_ptr<draft::Source>()> open_each(
+      const model::Model& target, const text::Tokenizer& tokenizer,
+      std::shared_ptr<kernels::Backend> backend) const;
   decode::DepthPolicy depth() const;
 };
 

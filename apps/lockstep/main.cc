@@ -13,12 +13,14 @@
 #include "kernels/types.h"
 #include "lab/lab.h"
 #include "output.h"
+#include "serve.h"
 
 namespace lockstep::app {
 namespace {
 
 constexpr Command kCommands[] = {
     {"run", "complete a prompt, or chat", set_up_run},
+    {"serve", "answer HTTP requests as llama-server and OpenAI do", set_up_serve},
     {"prove", "show that drafts, widths, threads and chunks change no bit", set_up_prove},
     {"eval", "log-probabilities and perplexity of a text", set_up_eval},
     {"bench", "time passes of a model against the memory bandwidth", set_up_bench},

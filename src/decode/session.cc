@@ -1,20 +1,20 @@
-#include "decode/session.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
-#include "draft/auto_depth.h"
-#include "draft/lane.h"
+#include "decode/session_impl.h"
 
 namespace lockstep::decode {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using draft::Lane;
+
+constexpr int kAnyDraft = std::numeric_limits<int>::max();
 
 double milliseconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
@@ -74,57 +74,19 @@ const char* finish_name(Finish finish) {
   return "";
 }
 
-struct Session::Impl {
-  Impl(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
-       SessionOptions given)
-      : options(std::move(given)),
-        lane(model, std::move(backend),
-             model->kv_spec(
-                 options.k_type, options.v_type,
-                 options.context > 0 ? options.context : model->hyperparameters().n_ctx_train),
-             options.kv_max_bytes),
-        sampler(options.sampling, lane.n_vocab()) {
-    options.context = lane.kv().spec().context;
-    check_chunk(options.chunk);
-    adopt_source(options.source, options.depth);
-  }
-
-  int64_t size() const { return static_cast<int64_t>(history.size()); }
-  int64_t pending() const { return size() - lane.kv().size(); }
-  int64_t generated() const { return size() - prompt_tokens; }
-
-  void adopt_source(std::shared_ptr<draft::Source> source, DepthPolicy depth);
-  void check_history(std::span<const int32_t> given) const;
-  int64_t replace_history(std::span<const int32_t> given, int64_t keep_at_most);
-  void start(int64_t cached, Clock::time_point now);
-  Lane::Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row);
-  bool run_chunk(int64_t rows);
-  void keep_one_pending();
-  double now_ms() const;
-  draft::Proposal propose();
-  void accept(std::span<const int32_t> drafted, const Lane::Outcome& outcome, Step& step);
-  void count(const Step& step, std::span<const uint8_t> parts);
-  Finish limit_reached() const;
-  void set_fault(std::string where);
-
-  SessionOptions options;
-  Lane lane;
-  sample::Sampler sampler;
-  std::optional<draft::AutoDepth> control;  // where the depth is automatic
-
-  // State holds the rows of history[0, kv.size()); kv.size() < history.size() between calls.
-  std::vector<int32_t> history;
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;
-  Finish finish = Finish::stopped;  // nothing begun
-  std::string fault;
-  DraftCounts counts;
-  Phases phases;
-  Clock::time_point begun, first_token, last_token;
-  int64_t first_tokens = 0;
-  Inspector* inspector = nullptr;
-  kernels::Plant* plant = nullptr;
-};
+Session::Impl::Impl(std::shared_ptr<const model::Model> model,
+                    std::shared_ptr<kernels::Backend> backend, SessionOptions given)
+    : options(std::move(given)),
+      lane(model, std::move(backend),
+           model->kv_spec(
+               options.k_type, options.v_type,
+               options.context > 0 ? options.context : model->hyperparameters().n_ctx_train),
+           options.kv_pool ? options.kv_pool : state::make_page_pool(options.kv_max_bytes)),
+      sampler(options.sampling, lane.n_vocab()) {
+  options.context = lane.kv().spec().context;
+  check_chunk(options.chunk);
+  adopt_source(options.source, options.depth);
+}
 
 void Session::Impl::adopt_source(std::shared_ptr<draft::Source> source, DepthPolicy depth) {
   check_depth(depth);
@@ -197,18 +159,80 @@ Lane::Outcome Session::Impl::run(std::span<const int32_t> tokens, int64_t first_
   return outcome;
 }
 
-// Runs the next rows of the history, no logits wanted. False on a fault.
-bool Session::Impl::run_chunk(int64_t rows) {
-  const Stopwatch watch(phases.prompt);
-  const int64_t first = lane.kv().size();
-  const auto tokens =
-      std::span(history).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
-  const Lane::Outcome outcome = run(tokens, rows);
-  lane.commit(outcome.good_rows);
+// The next rows of the history, no logits wanted.
+Session::Impl::Work Session::Impl::chunk_of(int64_t n) const {
+  const auto from = history.begin() + static_cast<ptrdiff_t>(lane.kv().size());
+  return {.rows = {from, from + static_cast<ptrdiff_t>(n)},
+          .first_logits_row = n,
+          .waiting = n,
+          .proposal = {},
+          .samples = false};
+}
+
+std::optional<Session::Impl::Work> Session::Impl::plan(int64_t prompt_rows, int most_drafted) {
+  if (finish != Finish::none) return std::nullopt;
+  const int64_t waiting = pending();
+  if (waiting > 1 && prompt_rows < 1) return std::nullopt;
+  if (waiting > 1 && waiting > prompt_rows) return chunk_of(prompt_rows);
+  Work work{.rows = {history.end() - static_cast<ptrdiff_t>(waiting), history.end()},
+            .first_logits_row = waiting - 1,
+            .waiting = waiting,
+            .proposal = propose(most_drafted),
+            .samples = true};
+  work.rows.insert(work.rows.end(), work.proposal.tokens.begin(), work.proposal.tokens.end());
+  return work;
+}
+
+Step Session::Impl::settle(const Work& work, const Lane::Outcome& outcome, double pass_ms,
+                           std::optional<double> cost_ms) {
+  (work.waiting > 1 || !work.samples ? phases.prompt : phases.verify) += pass_ms;
+  const auto rows = static_cast<int64_t>(work.rows.size());
+  Step step;
+  if (!work.samples) {
+    const int64_t first = lane.kv().size();
+    lane.commit(outcome.good_rows);
+    if (inspector != nullptr) inspector->on_pass(rows, lane.kv());
+    if (outcome.good_rows < rows) {
+      set_fault(lane.describe_fault(outcome.fault_op, first + outcome.good_rows));
+    }
+    step.finish = finish;
+    return step;
+  }
+  step.drafted = static_cast<int>(work.proposal.tokens.size());
+  // Prompt rows cost otherwise: their logits are not wanted. So does a pass that others share.
+  if (control && work.waiting == 1 && cost_ms) {
+    control->observe_pass(static_cast<int>(rows), *cost_ms);
+  }
+  accept(work.proposal.tokens, outcome, step);
+  {
+    const Stopwatch watch(phases.commit);
+    // All rows of the history but the last token's, which waits for the next pass.
+    lane.commit(std::min(outcome.good_rows, size() - 1 - lane.kv().size()));
+  }
+  count(step, work.proposal.part);
+  if (control) control->observe_tokens(step.tokens);
+  if (!step.tokens.empty()) {
+    last_token = Clock::now();
+    if (first_tokens == 0) {
+      first_token = last_token;
+      first_tokens = static_cast<int64_t>(step.tokens.size());
+    }
+  }
   if (inspector != nullptr) inspector->on_pass(rows, lane.kv());
-  if (outcome.good_rows == rows) return true;
-  set_fault(lane.describe_fault(outcome.fault_op, first + outcome.good_rows));
-  return false;
+  if (options.source) {
+    const Stopwatch watch(phases.draft);
+    options.source->observe(history, step.accepted);
+  }
+  step.finish = finish;
+  return step;
+}
+
+// A pass of this session alone.
+Step Session::Impl::run_alone(const Work& work) {
+  const double start = now_ms();
+  const Clock::time_point from = Clock::now();
+  const Lane::Outcome outcome = run(work.rows, work.first_logits_row);
+  return settle(work, outcome, milliseconds(from, Clock::now()), now_ms() - start);
 }
 
 // After anything that may have left the state as long as the history.
@@ -223,11 +247,12 @@ double Session::Impl::now_ms() const {
 }
 
 // The draft of this step: no longer than can be committed with one token more.
-draft::Proposal Session::Impl::propose() {
+draft::Proposal Session::Impl::propose(int most_drafted) {
   if (!options.source || options.depth.n_max == 0) return {};
   int64_t room = options.context - size();
   if (options.max_tokens >= 0) room = std::min(room, options.max_tokens - generated());
-  const auto most = static_cast<int>(std::min<int64_t>(options.depth.n_max, room - 1));
+  auto most = static_cast<int>(std::min<int64_t>(options.depth.n_max, room - 1));
+  if (control) most = std::min(most, most_drafted);
   const int n = control ? control->ask(most) : most;
   if (n < 1 || n < options.depth.n_min) return {};
   const Stopwatch watch(phases.draft);
@@ -316,57 +341,26 @@ void Session::begin(std::span<const int32_t> history,
   const auto go_on = [&] { return !progress || progress(s.lane.kv().size(), s.size()); };
   bool cancelled = !go_on();
   while (!cancelled && s.pending() > waiting) {
-    if (!s.run_chunk(std::min(s.options.chunk, s.pending() - 1))) return;
+    s.run_alone(s.chunk_of(std::min(s.options.chunk, s.pending() - 1)));
+    if (s.finish == Finish::fault) return;
     cancelled = !go_on();
   }
   if (cancelled) s.finish = Finish::stopped;
 }
 
+void Session::open(std::span<const int32_t> history) {
+  const Clock::time_point now = Clock::now();
+  impl_->check_history(history);
+  impl_->start(impl_->replace_history(history, static_cast<int64_t>(history.size()) - 1), now);
+}
+
 Step Session::step() {
   Impl& s = *impl_;
+  while (const auto work = s.plan(s.options.chunk, kAnyDraft)) {
+    Step step = s.run_alone(*work);
+    if (work->samples || s.finish != Finish::none) return step;
+  }
   Step step;
-  while (s.finish == Finish::none && s.pending() > s.options.chunk) s.run_chunk(s.options.chunk);
-  step.finish = s.finish;
-  if (s.finish != Finish::none) return step;
-
-  const draft::Proposal proposal = s.propose();
-  const std::vector<int32_t>& drafted = proposal.tokens;
-  step.drafted = static_cast<int>(drafted.size());
-  const int64_t waiting = s.pending();
-  std::vector<int32_t> rows(s.history.end() - static_cast<ptrdiff_t>(waiting), s.history.end());
-  rows.insert(rows.end(), drafted.begin(), drafted.end());
-  Lane::Outcome outcome;
-  {
-    const Stopwatch watch(waiting > 1 ? s.phases.prompt : s.phases.verify);
-    const double start = s.now_ms();
-    outcome = s.run(rows, waiting - 1);
-    // Prompt rows cost otherwise: their logits are not wanted.
-    if (s.control && waiting == 1) {
-      s.control->observe_pass(static_cast<int>(rows.size()), s.now_ms() - start);
-    }
-  }
-  s.accept(drafted, outcome, step);
-  {
-    const Stopwatch watch(s.phases.commit);
-    // All rows of the history but the last token's, which waits for the next pass.
-    s.lane.commit(std::min(outcome.good_rows, s.size() - 1 - s.lane.kv().size()));
-  }
-  s.count(step, proposal.part);
-  if (s.control) s.control->observe_tokens(step.tokens);
-  if (!step.tokens.empty()) {
-    s.last_token = Clock::now();
-    if (s.first_tokens == 0) {
-      s.first_token = s.last_token;
-      s.first_tokens = static_cast<int64_t>(step.tokens.size());
-    }
-  }
-  if (s.inspector != nullptr) {
-    s.inspector->on_pass(static_cast<int64_t>(rows.size()), s.lane.kv());
-  }
-  if (s.options.source) {
-    const Stopwatch watch(s.phases.draft);
-    s.options.source->observe(s.history, step.accepted);
-  }
   step.finish = s.finish;
   return step;
 }

@@ -44,6 +44,9 @@ struct SessionOptions {
   int64_t max_tokens = -1;              // -1: to the context's end
   std::function<bool(int32_t)> is_end;  // end-of-generation ids; null: none
   int64_t kv_max_bytes = 0;             // 0: no limit
+  // Where the KV pages come from, shared with other sessions; null: a pool of its own, within
+  // kv_max_bytes.
+  std::shared_ptr<state::PagePool> kv_pool;
 };
 
 enum class Finish : uint8_t { none, end_token, max_tokens, context_full, fault, stopped };
@@ -51,7 +54,8 @@ const char* finish_name(
     Finish finish);  // "stop", "length", "context_full", "fault", "cancelled", ""
 
 // Milliseconds. prompt: passes of more than the one pending row, drafts riding in them included;
-// verify: all other passes; emit: what the caller reports.
+// verify: all other passes; emit: what the caller reports. A pass shared with other sessions counts
+// whole for each of them.
 struct Phases {
   double prompt = 0, draft = 0, verify = 0, sample = 0, commit = 0, emit = 0;
 };
@@ -109,6 +113,10 @@ class Session {
   void begin(std::span<const int32_t> history,
              const std::function<bool(int64_t done, int64_t total)>& progress = {});
 
+  // begin() without its passes: the history is computed by the steps that follow, or by passes
+  // shared with other sessions (batch.h).
+  void open(std::span<const int32_t> history);
+
   // Nothing, once finished().
   Step step();
   bool finished() const;
@@ -158,6 +166,7 @@ class Session {
                 int64_t first_position = 1);
 
  private:
+  friend class Batch;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -8,43 +8,80 @@ namespace lockstep::draft {
 
 Lane::Lane(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
            const state::KvSpec& spec, int64_t kv_max_bytes)
+    : Lane(std::move(model), backend, spec,
+           state::make_page_pool(kv_max_bytes, backend->page_memory())) {}
+
+Lane::Lane(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
+           const state::KvSpec& spec, std::shared_ptr<state::PagePool> pool)
     : model_(std::move(model)),
       backend_(std::move(backend)),
-      kv_(spec, state::make_page_pool(kv_max_bytes, backend_->page_memory())),
+      kv_(spec, std::move(pool)),
       n_vocab_(model_->graph().n_vocab) {}
 
 Lane::Outcome Lane::run(std::span<const int32_t> tokens, int64_t first_logits_row,
                         kernels::Plant* plant) {
-  const auto rows = static_cast<int64_t>(tokens.size());
-  const int64_t first_position = kv_.size();
-  const auto wanted = static_cast<size_t>((rows - first_logits_row) * n_vocab_);
+  const Part part{this, tokens, first_logits_row};
+  return run_together({&part, 1}, own_logits_, plant).front();
+}
+
+std::vector<Lane::Outcome> Lane::run_together(std::span<const Part> parts,
+                                              std::vector<float>& logits, kernels::Plant* plant) {
+  std::vector<Outcome> outcomes;
+  if (parts.empty()) return outcomes;
+  const model::Model* model = parts.front().lane->model_.get();
+  kernels::Backend& backend = *parts.front().lane->backend_;
+  size_t wanted = 0;
+  for (const Part& part : parts) {
+    if (part.lane->model_.get() != model || part.lane->backend_.get() != &backend) {
+      throw std::logic_error("Lane::run_together: another model or backend");
+    }
+    wanted += (part.tokens.size() - static_cast<size_t>(part.first_logits_row)) *
+              static_cast<size_t>(part.lane->n_vocab_);
+  }
   // Only grown: filling with zeros what the pass writes anyway would cost a sweep of memory.
-  if (logits_.size() < wanted) logits_.resize(wanted);
-  first_logits_row_ = first_logits_row;
+  if (logits.size() < wanted) logits.resize(wanted);
   kernels::Pass pass;
-  pass.segments.push_back({.tokens = tokens,
-                           .first_position = first_position,
-                           .kv = kv_.append(rows),
-                           .first_logits_row = first_logits_row});
   pass.plant = plant;
-  pass.logits = std::span(logits_).first(wanted);
+  pass.logits = std::span(logits).first(wanted);
+  size_t appended = 0;
   try {
-    backend_->run(model_->graph(), pass);
+    for (const Part& part : parts) {
+      pass.segments.push_back({.tokens = part.tokens,
+                               .first_position = part.lane->kv_.size(),
+                               .kv = part.lane->kv_.append(std::ssize(part.tokens)),
+                               .first_logits_row = part.first_logits_row});
+      ++appended;
+    }
+    backend.run(model->graph(), pass);
   } catch (...) {
-    kv_.commit(0);
+    for (const Part& part : parts.first(appended)) part.lane->kv_.commit(0);
     throw;
   }
-  Outcome outcome{.good_rows = rows};
-  for (const kernels::PassFault& fault : pass.faults) {
-    if (fault.row < outcome.good_rows) outcome = {fault.row, fault.op};
+  // Rows of the pass: those of the first segment, then those of the next.
+  int64_t first_row = 0;
+  size_t first_logit = 0;
+  for (const Part& part : parts) {
+    Lane& lane = *part.lane;
+    const int64_t rows = std::ssize(part.tokens);
+    const auto size = static_cast<size_t>((rows - part.first_logits_row) * lane.n_vocab_);
+    lane.first_logits_row_ = part.first_logits_row;
+    lane.logits_ = std::span<const float>(logits).subspan(first_logit, size);
+    Outcome outcome{.good_rows = rows};
+    for (const kernels::PassFault& fault : pass.faults) {
+      const int64_t row = fault.row - first_row;
+      if (row >= 0 && row < outcome.good_rows) outcome = {row, fault.op};
+    }
+    outcomes.push_back(outcome);
+    first_row += rows;
+    first_logit += size;
   }
-  return outcome;
+  return outcomes;
 }
 
 std::span<const float> Lane::logits(int64_t row) const {
   if (row < first_logits_row_) throw std::logic_error("Lane::logits: a row without logits");
-  return std::span(logits_).subspan(static_cast<size_t>((row - first_logits_row_) * n_vocab_),
-                                    static_cast<size_t>(n_vocab_));
+  return logits_.subspan(static_cast<size_t>((row - first_logits_row_) * n_vocab_),
+                         static_cast<size_t>(n_vocab_));
 }
 
 std::string Lane::describe_fault(int op, int64_t position) const {

@@ -17,6 +17,9 @@ class Lane {
   // kv_max_bytes 0: no limit. Throws as Model::kv_spec and KvCache do.
   Lane(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
        const state::KvSpec& spec, int64_t kv_max_bytes = 0);
+  // KV pages from a pool that others may use too.
+  Lane(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
+       const state::KvSpec& spec, std::shared_ptr<state::PagePool> pool);
 
   const model::Model& model() const { return *model_; }
   const kernels::Backend& backend() const { return *backend_; }
@@ -33,8 +36,20 @@ class Lane {
   // is pending.
   Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row,
               kernels::Plant* plant = nullptr);
+  // What a lane brings to a pass that several share: arguments as of run().
+  struct Part {
+    Lane* lane = nullptr;
+    std::span<const int32_t> tokens;
+    int64_t first_logits_row = 0;
+  };
+  // run() for several lanes in one pass, with a segment for each; what each gets is what run()
+  // would have given it. The lanes are different ones over the same model and backend
+  // (std::logic_error). Their logits() are in `logits`, which grows as needed: valid until it is
+  // used for the next pass. On an exception nothing is pending in any of them.
+  static std::vector<Outcome> run_together(std::span<const Part> parts, std::vector<float>& logits,
+                                           kernels::Plant* plant = nullptr);
   void commit(int64_t rows) { kv_.commit(rows); }
-  // Of a row of the last run, row >= its first_logits_row: raw logits [n_vocab].
+  // Of a row of the lane's last run, row >= its first_logits_row: raw logits [n_vocab].
   std::span<const float> logits(int64_t row) const;
 
   // Where a fault is, in words: op, layer, position.
@@ -45,7 +60,8 @@ class Lane {
   std::shared_ptr<kernels::Backend> backend_;
   state::KvCache kv_;
   int64_t n_vocab_;
-  std::vector<float> logits_;
+  std::vector<float> own_logits_;  // of run()
+  std::span<const float> logits_;  // of the last run, wherever they are
   int64_t first_logits_row_ = 0;
 };
 

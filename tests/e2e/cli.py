@@ -19,7 +19,7 @@ MODELS = Path(os.environ.get("LOCKSTEP_MODELS", ROOT / "models"))
 BUILD = Path(os.environ.get("LOCKSTEP_BUILD", BINARY.parent))
 SMOLLM2 = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3 = MODELS / "gemma-3-270m-q4_k_m.gguf"
-COMMANDS = ["run", "prove", "eval", "bench", "inspect", "tokenize", "synth", "flags"]
+COMMANDS = ["run", "serve", "prove", "eval", "bench", "inspect", "tokenize", "synth", "flags"]
 
 OK, CHECK_FAILED, BAD_USE, BAD_FILE, RESOURCE, CONTROL_FAILED = range(6)
 

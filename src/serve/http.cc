@@ -1,0 +1,644 @@
+#include "serve/http.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <chrono>
+#include <csignal>
+#include <deque>
+#include <optional>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "serve/reply.h"
+
+namespace lockstep::serve {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kWritePiece = 64 << 10;  // bytes that one time-out is for
+constexpr double kLingerSeconds = 10;     // for a client that is still sending what nobody reads
+constexpr double kPeekSeconds = 0.25;     // between looks at a client that has sent more already
+constexpr rlim_t kMostFiles = 65536;
+constexpr size_t kOtherFiles = 64;  // the model, its helpers, the terminal
+
+Clock::duration duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// As many files as the system lets this process open.
+size_t raise_file_limit() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  const rlim_t wanted = std::min(limit.rlim_max, kMostFiles);
+  if (limit.rlim_cur < wanted) {
+    limit.rlim_cur = wanted;
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  return static_cast<size_t>(limit.rlim_cur);
+}
+
+}  // namespace
+
+const char* http_reason(int status) {
+  const auto reason = http::obsolete_reason(static_cast<http::status>(status));
+  return reason.data();  // of a table of literals
+}
+
+class Connection;
+
+struct HttpServer::Impl {
+  Impl(HttpLimits given, HttpServer::Handler given_handler, HttpServer::Log given_log)
+      : limits(given), handler(std::move(given_handler)), log(std::move(given_log)) {}
+
+  void accept();
+  void close_idle();
+  void check_done();
+
+  HttpLimits limits;
+  HttpServer::Handler handler;
+  HttpServer::Log log;
+  std::unordered_set<Connection*> connections;
+  uint64_t body_bytes = 0;  // reserved
+  uint64_t requests = 0;
+  uint16_t port = 0;
+  bool stopping = false;
+  std::atomic<int64_t> accepted{0}, open{0}, answers{0}, timed_out{0};
+  // Its end is that of the connections whose handlers wait: after it only what these use.
+  asio::io_context io{1};
+  tcp::acceptor acceptor{io};
+  asio::signal_set signals{io};
+  asio::steady_timer retry{io};      // of accept, when files are short
+  asio::steady_timer last_call{io};  // of stop()
+};
+
+// One client. Everything happens on the server's thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(HttpServer::Impl& server, tcp::socket socket)
+      : server_(server), socket_(std::move(socket)), timer_(server.io), peek_timer_(server.io) {
+    server_.connections.insert(this);
+    ++server_.open;
+    ++server_.accepted;
+  }
+  ~Connection() {
+    release_body();
+    server_.connections.erase(this);
+    --server_.open;
+  }
+
+  void start() {
+    error_code ignored;
+    socket_.set_option(tcp::no_delay(true), ignored);
+    // A client that connects and says nothing counts as one that sends its headers slowly.
+    await_request(server_.limits.header_seconds);
+  }
+  // Nothing has been asked yet, or not all of it.
+  bool idle() const { return state_ == State::idle || state_ == State::reading; }
+  void close() {
+    error_code ignored;
+    timer_.cancel();
+    peek_timer_.cancel();
+    socket_.shutdown(tcp::socket::shutdown_both, ignored);
+    socket_.close(ignored);
+    state_ = State::closed;
+    disconnected();
+  }
+
+ private:
+  friend class ExchangeOf;
+  enum class State : uint8_t { idle, reading, answering, lingering, closed };
+  using Parser = http::request_parser<http::string_body>;
+  using Self = std::shared_ptr<Connection>;
+
+  // act runs unless disarm() or another arm() comes first.
+  void arm(double seconds, void (Connection::*act)()) {
+    const uint64_t turn = ++timer_turn_;
+    timer_.expires_after(duration(seconds));
+    timer_.async_wait([self = shared_from_this(), turn, act](error_code error) {
+      if (!error && turn == self->timer_turn_) ((*self).*act)();
+    });
+  }
+  void disarm() {
+    ++timer_turn_;
+    timer_.cancel();
+  }
+  void time_out() {
+    ++server_.timed_out;
+    expired_ = true;
+    error_code ignored;
+    socket_.cancel(ignored);  // the read that waits ends, and says so
+  }
+  void write_time_out() {
+    ++server_.timed_out;
+    close();
+  }
+
+  void await_request(double seconds) {
+    state_ = State::idle;
+    if (server_.stopping) return close();
+    if (buffer_.size() > 0) return read_header();  // pipelined
+    expired_ = false;
+    arm(seconds, &Connection::close);
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+      self->disarm();
+      if (error || self->state_ == State::closed) return self->close();
+      self->read_header();
+    });
+  }
+
+  void read_header() {
+    state_ = State::reading;
+    expired_ = false;
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(server_.limits.header_bytes));
+    parser_->body_limit(server_.limits.body_bytes);
+    arm(server_.limits.header_seconds, &Connection::time_out);
+    http::async_read_header(socket_, buffer_, *parser_,
+                            [self = shared_from_this()](error_code error, size_t) {
+                              self->disarm();
+                              self->on_header(error);
+                            });
+  }
+
+  void on_header(error_code error) {
+    if (state_ == State::closed) return;
+    if (error) return read_failed(error);
+    const auto length = parser_->content_length();
+    const uint64_t bytes = length ? *length : parser_->chunked() ? server_.limits.body_bytes : 0;
+    if (bytes > server_.limits.body_bytes) return read_failed(http::error::body_limit);
+    if (server_.body_bytes + bytes > server_.limits.all_body_bytes) {
+      return refuse({.status = 503,
+                     .type = "unavailable_error",
+                     .message = "too many large requests are being read; try again"});
+    }
+    server_.body_bytes += bytes;
+    body_reserved_ = bytes;
+    const auto expect = parser_->get()[http::field::expect];
+    if (beast::iequals(expect, "100-continue")) {
+      static const std::string kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+      asio::async_write(socket_, asio::buffer(kContinue),
+                        [self = shared_from_this()](error_code failed, size_t) {
+                          if (failed) return self->close();
+                          self->read_body();
+                        });
+      return;
+    }
+    read_body();
+  }
+
+  void read_body() {
+    arm(server_.limits.body_seconds, &Connection::time_out);
+    http::async_read(socket_, buffer_, *parser_,
+                     [self = shared_from_this()](error_code error, size_t) {
+                       self->disarm();
+                       if (self->state_ == State::closed) return;
+                       if (error) return self->read_failed(error);
+                       self->dispatch();
+                     });
+  }
+
+  void read_failed(error_code error) {
+    if (expired_) {
+      return refuse(
+          {.status = 408, .type = "timeout_error", .message = "the request took too long"});
+    }
+    if (error == http::error::end_of_stream || error == http::error::partial_message ||
+        error.category() != error_code(http::error::end_of_stream).category()) {
+      return close();  // the client has gone
+    }
+    if (error == http::error::body_limit) {
+      return refuse(
+          {.status = 413,
+           .message = fmt::format("the body is larger than {} bytes", server_.limits.body_bytes)});
+    }
+    if (error == http::error::header_limit) {
+      return refuse({.status = 431,
+                     .message = fmt::format("the headers are larger than {} bytes",
+                                            server_.limits.header_bytes)});
+    }
+    refuse({.message = "not HTTP: " + error.message()});
+  }
+
+  // An answer to what could not be read as a request: the connection ends with it.
+  void refuse(const ApiError& error) {
+    request_ = {};
+    request_.method = "-";
+    request_.path = "-";
+    begin_answer(false, false);
+    std::vector<Header> headers;
+    if (error.status == 503) headers.push_back({"Retry-After", "1"});
+    respond(error.status, "application/json; charset=utf-8", dump(error_json(error)), headers);
+  }
+
+  void dispatch();
+  void begin_answer(bool keep_alive, bool chunks) {
+    state_ = State::answering;
+    ++serial_;
+    keep_alive_ = keep_alive && !server_.stopping;
+    chunks_ = chunks;
+    begun_ = ended_ = false;
+    status_ = 0;
+    received_ = Clock::now();
+    gone_ = nullptr;
+  }
+
+  // Answers, called through an Exchange.
+  void respond(int status, const std::string& type, std::string body,
+               const std::vector<Header>& headers) {
+    if (state_ != State::answering || begun_) return;
+    begun_ = true;
+    status_ = status;
+    const size_t size = body.size();
+    const bool head = request_.method == "HEAD";
+    put(head_of(status, type, headers) + fmt::format("Content-Length: {}\r\n\r\n", size), nullptr);
+    if (!head && size > 0) put(std::move(body), nullptr);
+    ended_ = true;
+    pump();
+  }
+  void begin(int status, const std::string& type, const std::vector<Header>& headers) {
+    if (state_ != State::answering || begun_) return;
+    begun_ = true;
+    status_ = status;
+    if (!chunks_) keep_alive_ = false;  // HTTP/1.0: the end of the connection is the answer's
+    put(head_of(status, type, headers) + (chunks_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"),
+        nullptr);
+    pump();
+  }
+  void write(std::string bytes, std::function<void()> sent) {
+    if (state_ != State::answering || !begun_ || ended_ || bytes.empty()) {
+      if (sent) sent();
+      return;
+    }
+    if (chunks_) bytes = fmt::format("{:x}\r\n", bytes.size()) + bytes + "\r\n";
+    put(std::move(bytes), std::move(sent));
+    pump();
+  }
+  void end() {
+    if (state_ != State::answering || !begun_ || ended_) return;
+    if (chunks_) put("0\r\n\r\n", nullptr);
+    ended_ = true;
+    pump();
+  }
+  void on_disconnect(std::function<void()> gone) {
+    if (state_ == State::answering && !ended_) {
+      gone_ = std::move(gone);
+    } else if (state_ == State::closed) {
+      gone();
+    }
+  }
+  void dropped() {
+    if (state_ != State::answering) return;
+    if (!begun_) {
+      return respond(500, "application/json; charset=utf-8",
+                     dump(error_json(internal_error("the request was lost"))), {});
+    }
+    if (!ended_) close();
+  }
+
+  std::string head_of(int status, const std::string& type, const std::vector<Header>& headers) {
+    std::string head = fmt::format("HTTP/1.1 {} {}\r\nServer: lockstep\r\nContent-Type: {}\r\n",
+                                   status, http_reason(status), type);
+    for (const Header& header : headers) {
+      head += fmt::format("{}: {}\r\n", header.name, header.value);
+    }
+    return head + (keep_alive_ ? "Connection: keep-alive\r\n" : "Connection: close\r\n");
+  }
+
+  struct Piece {
+    std::string bytes;
+    size_t written = 0;
+    std::function<void()> sent;
+  };
+  void put(std::string bytes, std::function<void()> sent) {
+    outbox_.push_back({std::move(bytes), 0, std::move(sent)});
+  }
+  void pump() {
+    if (writing_ || state_ != State::answering) return;
+    if (outbox_.empty()) {
+      if (ended_) answered();
+      return;
+    }
+    writing_ = true;
+    const Piece& piece = outbox_.front();
+    const size_t n = std::min(kWritePiece, piece.bytes.size() - piece.written);
+    arm(server_.limits.write_seconds, &Connection::write_time_out);
+    socket_.async_write_some(asio::buffer(piece.bytes.data() + piece.written, n),
+                             [self = shared_from_this()](error_code error, size_t written) {
+                               self->disarm();
+                               self->writing_ = false;
+                               if (error || self->state_ == State::closed) return self->close();
+                               self->wrote(written);
+                             });
+  }
+  void wrote(size_t n) {
+    Piece& piece = outbox_.front();
+    piece.written += n;
+    if (piece.written == piece.bytes.size()) {
+      const auto sent = std::move(piece.sent);
+      outbox_.pop_front();
+      if (sent) sent();
+    }
+    pump();
+  }
+
+  void answered() {
+    ++server_.answers;
+    gone_ = nullptr;
+    peek_timer_.cancel();
+    ++watch_turn_;
+    error_code ignored;
+    socket_.cancel(ignored);  // the watch for a client that goes away
+    release_body();
+    if (server_.log) {
+      server_.log(request_, status_,
+                  std::chrono::duration<double, std::milli>(Clock::now() - received_).count());
+    }
+    request_ = {};
+    parser_.reset();
+    if (keep_alive_ && !server_.stopping) {
+      // Not from within the write's own completion: cancel() has ended the watch by then.
+      asio::post(server_.io, [self = shared_from_this()] {
+        if (self->state_ == State::answering) {
+          self->await_request(self->server_.limits.idle_seconds);
+        }
+      });
+      return;
+    }
+    linger();
+  }
+
+  // Says that no more comes, and reads what the client still sends, for a while: closing at once
+  // would make the system throw the answer away before a client that is still sending has read it.
+  void linger() {
+    state_ = State::lingering;
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    buffer_.clear();
+    arm(kLingerSeconds, &Connection::close);
+    drain();
+  }
+  void drain() {
+    scrap_.resize(kWritePiece);
+    socket_.async_read_some(asio::buffer(scrap_),
+                            [self = shared_from_this()](error_code error, size_t) {
+                              if (error || self->state_ != State::lingering) return self->close();
+                              self->drain();
+                            });
+  }
+
+  // Sees a client go away while its answer is being made.
+  void watch() {
+    const uint64_t turn = ++watch_turn_;
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), turn](error_code error) {
+      if (turn != self->watch_turn_ || self->state_ != State::answering) return;
+      if (error) return;
+      char byte = 0;
+      error_code peeked;
+      self->socket_.non_blocking(true, peeked);
+      const size_t n =
+          self->socket_.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, peeked);
+      if (peeked == asio::error::would_block || peeked == asio::error::try_again) {
+        return self->watch();
+      }
+      if (peeked || n == 0) return self->close();
+      // The next request is there already; whether its sender still is shows in the writes.
+      self->peek_timer_.expires_after(duration(kPeekSeconds));
+      self->peek_timer_.async_wait([self, turn](error_code cancelled) {
+        if (!cancelled && turn == self->watch_turn_) self->watch();
+      });
+    });
+  }
+
+  void disconnected() {
+    if (gone_) std::exchange(gone_, nullptr)();
+    for (Piece& piece : outbox_) {
+      if (piece.sent) piece.sent();
+    }
+    outbox_.clear();
+    release_body();
+    server_.check_done();
+  }
+  void release_body() { server_.body_bytes -= std::exchange(body_reserved_, 0); }
+
+  HttpServer::Impl& server_;
+  tcp::socket socket_;
+  asio::steady_timer timer_, peek_timer_;
+  uint64_t timer_turn_ = 0, watch_turn_ = 0;
+  uint64_t serial_ = 0;  // of the request: what is said of an earlier one is too late
+  beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  State state_ = State::idle;
+  bool expired_ = false;
+  uint64_t body_reserved_ = 0;
+
+  HttpRequest request_;
+  bool keep_alive_ = false, chunks_ = false, begun_ = false, ended_ = false, writing_ = false;
+  int status_ = 0;
+  Clock::time_point received_;
+  std::deque<Piece> outbox_;
+  std::function<void()> gone_;
+  std::vector<char> scrap_;
+
+ public:
+  asio::io_context& io() { return server_.io; }
+};
+
+// The face of a connection's current request.
+class ExchangeOf final : public Exchange {
+ public:
+  ExchangeOf(std::shared_ptr<Connection> connection, HttpRequest request)
+      : connection_(std::move(connection)),
+        serial_(connection_->serial_),
+        request_(std::move(request)) {}
+  ~ExchangeOf() override {
+    hand([](Connection& c) { c.dropped(); });
+  }
+  const HttpRequest& request() const override { return request_; }
+  void respond(int status, std::string type, std::string body,
+               std::vector<Header> headers) override {
+    hand([status, type = std::move(type), body = std::move(body), headers = std::move(headers)](
+             Connection& c) mutable { c.respond(status, type, std::move(body), headers); });
+  }
+  void begin(int status, std::string type, std::vector<Header> headers) override {
+    hand([status, type = std::move(type), headers = std::move(headers)](Connection& c) {
+      c.begin(status, type, headers);
+    });
+  }
+  void write(std::string bytes, std::function<void()> sent) override {
+    asio::post(connection_->io(), [connection = connection_, serial = serial_,
+                                   bytes = std::move(bytes), sent = std::move(sent)]() mutable {
+      if (connection->serial_ == serial) {
+        connection->write(std::move(bytes), std::move(sent));
+      } else if (sent) {
+        sent();
+      }
+    });
+  }
+  void end() override {
+    hand([](Connection& c) { c.end(); });
+  }
+  void on_disconnect(std::function<void()> gone) override {
+    hand([gone = std::move(gone)](Connection& c) mutable { c.on_disconnect(std::move(gone)); });
+  }
+  void post(std::function<void()> act) override { asio::post(connection_->io(), std::move(act)); }
+
+ private:
+  template <typename Act>
+  void hand(Act act) {
+    asio::post(connection_->io(),
+               [connection = connection_, serial = serial_, act = std::move(act)]() mutable {
+                 if (connection->serial_ == serial) act(*connection);
+               });
+  }
+  std::shared_ptr<Connection> connection_;
+  uint64_t serial_;
+  HttpRequest request_;
+};
+
+void Connection::dispatch() {
+  auto message = parser_->release();
+  parser_.reset();
+  begin_answer(message.keep_alive(), message.version() >= 11);
+  HttpRequest request;
+  request.id = ++server_.requests;
+  request.method = std::string(message.method_string());
+  const std::string target(message.target());
+  request.path = target.substr(0, target.find('?'));
+  request.authorization = std::string(message[http::field::authorization]);
+  request.api_key = std::string(message["X-Api-Key"]);
+  request.body = std::move(message.body());
+  request_.id = request.id;
+  request_.method = request.method;
+  request_.path = request.path;
+  watch();
+  server_.handler(std::make_shared<ExchangeOf>(shared_from_this(), std::move(request)));
+}
+
+void HttpServer::Impl::accept() {
+  if (stopping) return;
+  acceptor.async_accept([this](error_code error, tcp::socket socket) {
+    if (stopping) return;
+    if (error == asio::error::operation_aborted) return;
+    if (error) {
+      // Files are short, or the client has gone: the next may be luckier, but not at once.
+      retry.expires_after(std::chrono::milliseconds(50));
+      retry.async_wait([this](error_code cancelled) {
+        if (!cancelled) accept();
+      });
+      return;
+    }
+    if (connections.size() < limits.connections) {
+      std::make_shared<Connection>(*this, std::move(socket))->start();
+    }
+    accept();
+  });
+}
+
+void HttpServer::Impl::close_idle() {
+  const std::vector<Connection*> all(connections.begin(), connections.end());
+  for (Connection* connection : all) {
+    if (!connections.contains(connection)) continue;
+    const auto self = connection->shared_from_this();
+    if (self->idle()) self->close();
+  }
+}
+
+void HttpServer::Impl::check_done() {
+  if (!stopping) return;
+  // After what called this has let go of its connection.
+  asio::post(io, [this] {
+    if (connections.empty()) io.stop();
+  });
+}
+
+HttpServer::HttpServer(const std::string& host, uint16_t port, HttpLimits limits, Handler handler,
+                       Log log)
+    : impl_(std::make_unique<Impl>(limits, std::move(handler), std::move(log))) {
+  const size_t files = raise_file_limit();
+  impl_->limits.connections = std::min(impl_->limits.connections,
+                                       files > 2 * kOtherFiles ? files - kOtherFiles : files / 2);
+  error_code error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error) {
+    throw Error(ExitCode::bad_use,
+                fmt::format("--host {}: not an address; give one like 127.0.0.1 or 0.0.0.0",
+                            shorten(host)));
+  }
+  const tcp::endpoint endpoint(address, port);
+  const auto check = [&](const char* what) {
+    if (!error) return;
+    throw Error(ExitCode::resource, fmt::format("{}:{}: cannot {}: {}; choose another with --port",
+                                                host, port, what, error.message()));
+  };
+  impl_->acceptor.open(endpoint.protocol(), error);
+  check("open");
+  impl_->acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  impl_->acceptor.bind(endpoint, error);
+  check("listen");
+  impl_->acceptor.listen(asio::socket_base::max_listen_connections, error);
+  check("listen");
+  impl_->port = impl_->acceptor.local_endpoint().port();
+}
+
+HttpServer::~HttpServer() {
+  // Handlers hold connections, and connections the server.
+  impl_->io.stop();
+}
+
+uint16_t HttpServer::port() const {
+  return impl_->port;
+}
+
+void HttpServer::run(const std::function<void(int)>& on_signal) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    ::sigaction(number, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) impl_->signals.add(number);  // nohup's stays ignored
+  }
+  impl_->signals.async_wait([this, &on_signal](error_code error, int number) {
+    if (error) return;
+    // Whoever sends a second one does not want to wait.
+    impl_->signals.clear();
+    std::signal(number, SIG_DFL);
+    on_signal(number);
+  });
+  impl_->accept();
+  impl_->io.run();
+}
+
+void HttpServer::stop(double seconds) {
+  asio::post(impl_->io, [this, seconds] {
+    if (impl_->stopping) return;
+    impl_->stopping = true;
+    error_code ignored;
+    impl_->acceptor.close(ignored);
+    impl_->retry.cancel();
+    impl_->close_idle();
+    impl_->last_call.expires_after(duration(seconds));
+    impl_->last_call.async_wait([this](error_code cancelled) {
+      if (!cancelled) impl_->io.stop();
+    });
+    impl_->check_done();
+  });
+}
+
+HttpServer::Status HttpServer::status() const {
+  return {.connections = impl_->accepted,
+          .open = impl_->open,
+          .answers = impl_->answers,
+          .timed_out = impl_->timed_out};
+}
+
+}  // namespace lockstep::serve
