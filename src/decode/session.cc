@@ -77,11 +77,12 @@ const char* finish_name(Finish finish) {
 Session::Impl::Impl(std::shared_ptr<const model::Model> model,
                     std::shared_ptr<kernels::Backend> backend, SessionOptions given)
     : options(std::move(given)),
-      lane(model, std::move(backend),
+      lane(model, backend,
            model->kv_spec(
                options.k_type, options.v_type,
                options.context > 0 ? options.context : model->hyperparameters().n_ctx_train),
-           options.kv_pool ? options.kv_pool : state::make_page_pool(options.kv_max_bytes)),
+           options.kv_pool ? options.kv_pool
+                           : state::make_page_pool(options.kv_max_bytes, backend->page_memory())),
       sampler(options.sampling, lane.n_vocab()) {
   options.context = lane.kv().spec().context;
   check_chunk(options.chunk);

@@ -116,7 +116,8 @@ struct Scheduler::Impl {
     session_options.depth = options.depth;
     session_options.is_end = [t = tokenizer](int32_t id) { return t.is_eog(id); };
     const state::KvSpec spec = model->kv_spec(options.k_type, options.v_type, options.context);
-    pool = state::make_page_pool(options.pool_positions * state::bytes_per_position(spec));
+    pool = state::make_page_pool(options.pool_positions * state::bytes_per_position(spec),
+                                 backend->page_memory());
     session_options.kv_pool = pool;
     slots.resize(static_cast<size_t>(options.parallel));
     for (Slot& slot : slots) {
