@@ -8,7 +8,7 @@ ENGINE_PACKAGES=(
   libssl-dev libfmt-dev nlohmann-json3-dev libcli11-dev
   python3 python3-venv python3-jinja2
 )
-TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev pkg-config)
+TEST_PACKAGES=(ccache clang-19 libclang-rt-19-dev libgtest-dev libmpfr-dev pkg-config)
 
 jobs=$(nproc)
 
