@@ -10,7 +10,7 @@ ENGINE_PACKAGES=(
 )
 # Any Boost from 1.74 on does, and two of them cannot be there side by side.
 [ -e /usr/include/boost/beast.hpp ] || ENGINE_PACKAGES+=(libboost-dev)
-TEST_PACKAGES=(ccache clang-19 libgtest-dev libmpfr-dev pkg-config
+TEST_PACKAGES=(ccache clang-19 libclang-rt-19-dev libgtest-dev libmpfr-dev pkg-config
                libsqlite3-dev libpq-dev postgresql
                chromium chromium-driver python3-selenium)
 
