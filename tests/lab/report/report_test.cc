@@ -90,9 +90,9 @@ TEST(Report, BarsOfALadderOverlapWhereTheStepIsNoise) {
   const Page page = make_page(std::vector<Input>{file("gemma4-b70-runs.csv")}, options);
   const auto* plot = plot_of<LadderPlot>(page, "reported");
   ASSERT_NE(plot, nullptr);
-  const auto section = std::find_if(page.sections.begin(), page.sections.end(), [](const Section& s) {
-    return s.heading.find("reported") != std::string::npos;
-  });
+  const auto section = std::find_if(
+      page.sections.begin(), page.sections.end(),
+      [](const Section& s) { return s.heading.find("reported") != std::string::npos; });
   int told = 0;
   for (size_t i = 1; i < plot->rungs.size(); ++i) {
     const bool overlap =
@@ -166,14 +166,16 @@ TEST(Report, WhatIsNoSourceIsRefusedByName) {
   refused("[1]", "without a schema");
   refused(R"({"schema":"lockstep.prove/1"})", "its schema is lockstep.prove/1");
   refused("a,b\n1,2\n", "some.file");
-  refused(R"({"schema":"lockstep.lab.log/1","totals":{"draft":{"per_position":[2]}}})", "shares from 0 to 1");
+  refused(R"({"schema":"lockstep.lab.log/1","totals":{"draft":{"per_position":[2]}}})",
+          "shares from 0 to 1");
   Options reported;
   reported.reported = {1, 2};
   refused(runs_json("control", 0, 4), "table of runs", reported);
 }
 
 const std::string kHostile =
-    "<script>alert(1)</script> \" ' & </title> `x` | *y* [z](javascript:1) \x01\x1b[31m \xff \n# h\r\n- i";
+    "<script>alert(1)</script> \" ' & </title> `x` | *y* [z](javascript:1) \x01\x1b[31m \xff \n# "
+    "h\r\n- i";
 
 Page hostile_page() {
   Page page;
@@ -187,9 +189,11 @@ Page hostile_page() {
   section.tables = {{kHostile, {{kHostile, false}}, {{kHostile}}, 0}};
   section.notes = {kHostile};
   page.sections = {section};
-  page.sections.push_back({"s", {}, SeriesPlot{kHostile, {kHostile}, {1}, {false}, {{0, 0, 1}}}, "", {}, {}});
+  page.sections.push_back(
+      {"s", {}, SeriesPlot{kHostile, {kHostile}, {1}, {false}, {{0, 0, 1}}}, "", {}, {}});
   page.sections.push_back({"p", {}, PositionPlot{{{kHostile, {0.5}}}}, "", {}, {}});
-  page.sections.push_back({"l", {}, LadderPlot{kHostile, {{kHostile, 1, 2}}, 1, {{1, 2}}, 0}, "", {}, {}});
+  page.sections.push_back(
+      {"l", {}, LadderPlot{kHostile, {{kHostile, 1, 2}}, 1, {{1, 2}}, 0}, "", {}, {}});
   page.sources = {{kHostile, kHostile, kHostile, 1}};
   return page;
 }
@@ -263,11 +267,12 @@ TEST(Report, TheSamePageGivesTheSameBytes) {
 }
 
 TEST(Report, TextPlots) {
-  const EffectPlot effects{{{"a", "", 1, {-1, 3}, 0.95, {}}, {"b", "", 2, {-HUGE_VAL, HUGE_VAL}, 0.9, {}}}, {}};
+  const EffectPlot effects{
+      {{"a", "", 1, {-1, 3}, 0.95, {}}, {"b", "", 2, {-HUGE_VAL, HUGE_VAL}, 0.9, {}}}, {}};
   const std::vector<std::string> lines = text_plot(effects);
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[0].find('['), 4U);                   // -1 is the least value
-  EXPECT_EQ(lines[0].find('o'), 4U + 30U);             // 1 lies in the middle of -1 to 3
+  EXPECT_EQ(lines[0].find('['), 4U);        // -1 is the least value
+  EXPECT_EQ(lines[0].find('o'), 4U + 30U);  // 1 lies in the middle of -1 to 3
   EXPECT_EQ(lines[0].find(']'), 4U + 59U);
   EXPECT_EQ(lines[1].find('<'), 4U);
   EXPECT_EQ(text_plot(SeriesPlot{}).size(), 0U);
