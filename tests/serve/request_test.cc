@@ -228,7 +228,7 @@ TEST(Request, Chats) {
 }
 
 TEST(Request, BodiesThatAreNoJsonObjects) {
-  for (const std::string body :
+  for (const std::string& body :
        {std::string(), std::string("{"), std::string("[]"), std::string("\"x\""),
         std::string("null"), std::string("{\"prompt\": NaN}"),
         std::string("{\"prompt\": \"\xFF\"}"), std::string("{\"prompt\": \"a\"} x"),
