@@ -30,7 +30,7 @@ class Device(CliTest):
     def test_what_is_no_device(self):
         for name in ("gpu", "cuda:", "cuda:x", "cuda:-1", "CUDA", "CUDA0,CUDA1", ""):
             self.refused("run", "-m", "synth:llama-tiny", "-p", "a", "-n", "1", "--device", name)
-        self.refused("run", "-m", "synth:llama-tiny", "-p", "a", "--device", "cuda", "--isa", "scalar", says=[b"--isa"])
+        self.refused("run", "-m", "synth:llama-tiny", "-p", "a", "--device", "cuda", "--isa", "scalar", says="--isa")
 
     def test_cpu_by_its_names(self):
         plain = json.loads(self.check("run", "-m", "synth:llama-tiny", "-p", "a", "-n", "4", "-s", "1", "--json").stdout)

@@ -164,7 +164,8 @@ std::string render_html(const Page& page) {
   out += "<section id=\"sources\">\n<h2>Sources</h2>\n" + table_html(sources) +
          "</section>\n</main>\n";
   nlohmann::ordered_json plots = nlohmann::ordered_json::array();
-  for (auto& section : page_json(page)["sections"]) plots.push_back(std::move(section["plot"]));
+  auto whole = page_json(page);
+  for (auto& section : whole["sections"]) plots.push_back(std::move(section["plot"]));
   out += fmt::format("<script type=\"application/json\" id=\"plots\">{}</script>\n",
                      script_json(plots));
   out += fmt::format("<script>{}</script>\n<script>{}</script>\n</body>\n</html>\n", kChartJs,

@@ -51,8 +51,8 @@ TEST(Report, TheGemmaTableHasItsLadderItsControlsAndItsRecipes) {
   const auto* promoted = plot_of<LadderPlot>(page, "promoted");
   ASSERT_NE(promoted, nullptr);
   ASSERT_EQ(promoted->rungs.size(), 3U);
-  EXPECT_DOUBLE_EQ(promoted->rungs[0].value, 101.602);
-  EXPECT_DOUBLE_EQ(promoted->rungs[2].value, 103.299);
+  EXPECT_NEAR(promoted->rungs[0].value, 101.602, 0.0005);
+  EXPECT_NEAR(promoted->rungs[2].value, 103.299, 0.0005);
   EXPECT_LT(promoted->rungs[0].x, promoted->rungs[1].x);
   // docs/lab-statistics.md: two rows differ by more than noise from about 2.65 tok/s on.
   EXPECT_NEAR(promoted->half_width, 2.65 / 2, 0.02);
@@ -76,7 +76,7 @@ TEST(Report, TheGemmaTableHasItsLadderItsControlsAndItsRecipes) {
   EXPECT_EQ(next, controls->values.size());
   const auto* recipes = plot_of<EffectPlot>(page, "Recipes");
   ASSERT_NE(recipes, nullptr);
-  EXPECT_EQ(recipes->effects.size(), 14U);  // 15 ran more than once, one of them is the control
+  EXPECT_EQ(recipes->effects.size(), 13U);  // 14 ran more than once, one of them is the control
   for (const Effect& effect : recipes->effects) {
     EXPECT_LT(effect.interval.low, effect.estimate);
     EXPECT_GT(effect.interval.high, effect.estimate);
@@ -117,7 +117,7 @@ TEST(Report, ArmsAreJudgedAgainstTheControl) {
   EXPECT_NEAR(effects->effects[0].estimate, 3, 0.2);
   EXPECT_EQ(effects->effects[0].values.size(), 10U);
   EXPECT_LT(std::abs(effects->effects[1].estimate), 0.1);
-  const auto* control = plot_of<SeriesPlot>(page, "control");
+  const auto* control = plot_of<SeriesPlot>(page, "in time");
   ASSERT_NE(control, nullptr);
   EXPECT_EQ(control->values.size(), 10U);
   EXPECT_EQ(page.sources.size(), 3U);
@@ -236,7 +236,7 @@ TEST(Report, HostileTextStaysTextInHtml) {
 TEST(Report, HostileTextStaysTextInMarkdown) {
   const std::string markdown = render_markdown(hostile_page());
   EXPECT_EQ(markdown.find("<script"), std::string::npos);
-  EXPECT_EQ(markdown.find("](javascript"), std::string::npos);
+  EXPECT_EQ(count(markdown, "](javascript"), count(markdown, "\\](javascript"));
   EXPECT_EQ(markdown.find('\x1b'), std::string::npos);
   EXPECT_EQ(count(markdown, "\n# "), 0U);  // the one heading of that level begins the file
   EXPECT_EQ(markdown_text("a|b `c` *d* [e](f) <g>"), "a\\|b \\`c\\` \\*d\\* \\[e\\](f) &lt;g&gt;");
