@@ -198,7 +198,7 @@ class Browser(Files):
         self.assertNotEqual(text, broken)
         path.write_text(broken)
         self.assertNotEqual(self.open(path), [])
-        self.assertEqual(max(pixels for _, _, pixels in self.canvases()), 0)
+        self.assertEqual(min(pixels for _, _, pixels in self.canvases()), 0)
 
     def test_dark_and_print(self):
         path = self.full_page()
