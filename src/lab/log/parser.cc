@@ -186,7 +186,7 @@ Parser::Open& Parser::open_for(Line& line) {
     close(source, slot);
   }
   if (!slot.open) {
-    slot.open.emplace();
+    slot.open = Open{};
     slot.open->request.life = source.life;
     slot.open->request.slot = number;
     slot.open->request.line = line_number_;
