@@ -103,11 +103,12 @@ python_tests() {   # FILE
 }
 
 fuzz() {   # BINARY
-  local corpus
+  local corpus seeds
   corpus=build/fuzz-corpus/$(basename "$1")
+  seeds=tests/fuzz/seeds/$(basename "$1")
   mkdir -p "$corpus"
   "$1" -max_total_time="$fuzz_seconds" -rss_limit_mb=4096 -print_final_stats=1 \
-    -artifact_prefix="$logs/" "$corpus"
+    -artifact_prefix="$logs/" "$corpus" $([ -e "$seeds" ] && echo "$seeds/")
 }
 
 say "packages"

@@ -318,7 +318,7 @@ std::vector<Setting> settings_of_run_name(std::string_view name) {
       std::string quant = "q";
       quant += token[6];
       for (const char c : token.substr(7)) quant += std::string("_") + c;
-      found["draft_quant"] = quant;
+      put(found, "draft_quant", quant);
     }
     begin = end + 1;
   }
