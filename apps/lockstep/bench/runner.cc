@@ -48,8 +48,7 @@ double BenchRow::fraction() const {
 
 BenchRunner::BenchRunner(std::shared_ptr<const model::Model> model,
                          std::shared_ptr<kernels::Backend> backend, const state::KvSpec& spec)
-    : backend_(std::move(backend)),
-      lane_(std::move(model), backend_, spec) {
+    : backend_(std::move(backend)), lane_(std::move(model), backend_, spec) {
   if (backend_->info().device == "cpu") meter_.emplace(backend_->info().threads);
 }
 
