@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
+#include "lab/html/html_text.h"
 #include "lab/log/accounting.h"
 #include "lab/log/names.h"
 #include "lab/log/text_report.h"
@@ -14,29 +14,6 @@ namespace lockstep::lab::log {
 namespace {
 
 constexpr size_t kMostPoints = 2000, kMostRows = 500;
-
-std::string html(std::string_view text) {
-  std::string out;
-  for (const char c : escape(text, 600)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 constexpr std::string_view kStyle = R"(
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#667085;--line:#d5dae1;--mark:#2563a8;--bad:#b3261e;--paper:#fff}
@@ -77,8 +54,8 @@ std::string scatter(std::string_view title, std::string_view x_name, std::string
   const auto py = [&](double y) { return kH - kBottom - y / y_max * (kH - kBottom - kTop); };
   std::string out =
       fmt::format("<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {}\" width=\"{}\">",
-                  html(title), kW, kH, kW);
-  out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>", kLeft, html(title));
+                  html_text(title), kW, kH, kW);
+  out += fmt::format("<text x=\"{}\" y=\"14\">{}</text>", kLeft, html_text(title));
   for (double x = 0; x <= x_max * 1.001; x += x_step) {
     out += fmt::format(
         "<line class=\"axis\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text "
@@ -92,10 +69,10 @@ std::string scatter(std::string_view title, std::string_view x_name, std::string
         kLeft, kW - kRight, py(y), kLeft - 6, py(y) + 4, y);
   }
   out += fmt::format("<text text-anchor=\"middle\" x=\"{}\" y=\"{}\">{}</text>", (kLeft + kW) / 2,
-                     kH - 6, html(x_name));
+                     kH - 6, html_text(x_name));
   out += fmt::format(
       "<text transform=\"translate(12 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-      (kTop + kH - kBottom) / 2, html(y_name));
+      (kTop + kH - kBottom) / 2, html_text(y_name));
   const size_t stride = points.size() / kMostPoints + 1;
   for (size_t i = 0; i < points.size(); i += stride) {
     out += fmt::format("<circle class=\"dot\" r=\"3\" cx=\"{:.1f}\" cy=\"{:.1f}\"/>",
@@ -236,7 +213,7 @@ std::string html_report(const Analysis& a) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width\"><title>{}</title><style>{}</style></head><body>\n<h1>{}</"
       "h1>\n<p>{}</p>\n",
-      html(title), kStyle, html(title), html(generation_text(a)));
+      html_text(title), kStyle, html_text(title), html_text(generation_text(a)));
   const Totals& t = a.totals;
   out += "<h2>In total</h2><table>";
   const auto row = [&out](std::string_view name, const std::string& value) {
@@ -264,7 +241,7 @@ std::string html_report(const Analysis& a) {
                            ? fmt::format("effective draft length {}{}: ", *life.draft_length,
                                          life.draft_length_proved ? "" : " (not proved)")
                            : "",
-                       html(life.draft_length_how));
+                       html_text(life.draft_length_how));
   }
   out += plots(a) + depths(a);
   if (a.totals.drafted > 0 && a.totals.position_requests == 0)
@@ -277,7 +254,7 @@ std::string html_report(const Analysis& a) {
     for (size_t i = 0; i < std::min<size_t>(a.contradictions.size(), 200); ++i) {
       const Contradiction& c = a.contradictions[i];
       out += fmt::format("<tr><td>{}</td><td class=\"l bad\">{}</td><td class=\"l\">{}</td></tr>",
-                         c.line, html(c.id), html(c.text));
+                         c.line, html_text(c.id), html_text(c.text));
     }
     out += "</table>";
   }
@@ -286,7 +263,7 @@ std::string html_report(const Analysis& a) {
     for (size_t i = 0; i < std::min<size_t>(a.notices.size(), 200); ++i) {
       const Notice& n = a.notices[i];
       out += fmt::format("<tr><td>{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td></tr>",
-                         n.line, html(n.id), html(n.text));
+                         n.line, html_text(n.id), html_text(n.text));
     }
     out += "</table>";
   }
@@ -295,9 +272,9 @@ std::string html_report(const Analysis& a) {
       "<h2>Files</h2><table><tr><th "
       "class=\"l\">file</th><th>lines</th><th>used</th><th>garbled</th><th>cut</th></tr>";
   for (const FileFacts& file : a.files) {
-    out +=
-        fmt::format("<tr><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                    html(file.path), file.lines.lines, file.used, file.garbled, file.lines.cut);
+    out += fmt::format(
+        "<tr><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        html_text(file.path), file.lines.lines, file.used, file.garbled, file.lines.cut);
   }
   return out + "</table>\n</body></html>\n";
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "lab/html/html_text.h"
 #include "lab/report/assets.h"
 #include "lab/report/render.h"
 
@@ -107,32 +108,6 @@ std::string section_html(const Section& section, size_t index) {
 }
 
 }  // namespace
-
-std::string html_text(std::string_view text, size_t max_bytes) {
-  std::string out;
-  for (const char c : escape(text, max_bytes)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 std::string render_html(const Page& page) {
   std::string out = fmt::format(

@@ -10,10 +10,7 @@
 
 namespace lockstep::lab::report {
 
-// Text from files inside an element or a quoted attribute: control characters are escaped as in
-// error.h, then the characters that HTML gives a meaning.
-std::string html_text(std::string_view text, size_t max_bytes = 2000);
-// The same for a line of Markdown (CommonMark, and GitHub's tables): nothing in it begins a list, a
+// What html_text.h does for HTML, for a line of Markdown (CommonMark, and GitHub's tables): nothing in it begins a list, a
 // heading, a table cell, emphasis, code, a link or HTML.
 std::string markdown_text(std::string_view text, size_t max_bytes = 2000);
 
