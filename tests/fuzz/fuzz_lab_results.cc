@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "lab/results/catalog.h"
-#include "lab/results/csv.h"
+#include "lab/csv/csv.h"
 #include "lab/results/kinds.h"
 #include "lab/results/reader.h"
 

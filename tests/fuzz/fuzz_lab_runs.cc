@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "lab/ab/ab.h"
 #include "lab/noise/noise.h"
-#include "lab/runs/csv.h"
+#include "lab/runs/table.h"
 #include "lab/runs/runs.h"
 
 using namespace lockstep;

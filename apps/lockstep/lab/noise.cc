@@ -11,7 +11,7 @@
 #include "lab/format.h"
 #include "lab/lab.h"
 #include "lab/rates.h"
-#include "lab/runs/csv.h"
+#include "lab/runs/table.h"
 #include "lab/runs/runs.h"
 #include "lab/stats/effect.h"
 #include "lab/stats/summary.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/runs/csv.h"
+#include "lab/runs/table.h"
 
 namespace lockstep::lab::noise {
 

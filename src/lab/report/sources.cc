@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "lab/report/sections.h"
-#include "lab/runs/csv.h"
+#include "lab/runs/table.h"
 
 namespace lockstep::lab::report {
 namespace {

@@ -1,7 +1,7 @@
 // llama-bench: its JSON and JSONL (one object a test, with samples) and its CSV (without). What it
 // prints of its settings is what it was asked for; the build, the model and the device are what
 // ran.
-#include "lab/results/csv.h"
+#include "lab/csv/csv.h"
 #include "lab/results/read_context.h"
 
 namespace lockstep::lab {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lab/results/csv.h"
+#include "lab/csv/csv.h"
 #include "lab/results/fingerprint.h"
 #include "lab/results/read_context.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "lab/results/csv.h"
+#include "lab/csv/csv.h"
 #include "lab/results/fingerprint.h"
 #include "lab/results/read_context.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "lab/runs/csv.h"
+#include "lab/runs/table.h"
 
 namespace lockstep::lab::runs {
 namespace {

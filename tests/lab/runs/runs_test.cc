@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "lab/runs/csv.h"
+#include "lab/runs/table.h"
 
 namespace lockstep::lab::runs {
 namespace {

@@ -1,4 +1,4 @@
-// Comma-separated values as RFC 4180 has them: quoted fields may hold commas, quotes and line ends.
+// A table with a header, from comma-separated values (csv/csv.h).
 #pragma once
 
 #include <cstdint>

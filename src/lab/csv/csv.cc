@@ -1,4 +1,4 @@
-#include "lab/results/csv.h"
+#include "lab/csv/csv.h"
 
 #include <algorithm>
 
