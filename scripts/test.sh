@@ -3,23 +3,23 @@
 # minutes on two cores.
 #
 #   scripts/test.sh          what CI runs
-#   scripts/test.sh --full   the long forms: whole ranges, ten minutes a fuzz target, the whole proof
+#   scripts/test.sh --full   the long forms: whole ranges, the whole proof, three minutes a fuzz target
+#   scripts/test.sh --fuzz   the fuzz targets alone, ten minutes of a core each (--fuzz 60: a minute)
 #   scripts/test.sh --soak   random configurations and seeds until Ctrl-C; goes on where it stopped
 #
 # The last line is "N passed, N failed"; logs are in build/test-logs/.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-full=0 soak=0
-case "${1:-}" in
-  "") ;;
-  --full) full=1 ;;
-  --soak) soak=1 ;;
-  *) echo "usage: scripts/test.sh [--full | --soak]" >&2; exit 2 ;;
+mode=${1:-} fuzz_seconds=30
+case "$mode" in
+  "" | --soak) ;;
+  --full) export LOCKSTEP_FULL=1 fuzz_seconds=180 ;;
+  --fuzz) fuzz_seconds=${2:-600} ;;
+  *) mode=usage ;;
 esac
-fuzz_seconds=30
-if [ $full = 1 ]; then
-  export LOCKSTEP_FULL=1
-  fuzz_seconds=600
+if [ "$mode" = usage ] || ! [[ $fuzz_seconds =~ ^[1-9][0-9]*$ ]]; then
+  echo "usage: scripts/test.sh [--full | --fuzz [SECONDS] | --soak]" >&2
+  exit 2
 fi
 
 logs=build/test-logs
@@ -102,17 +102,46 @@ python_tests() {   # FILE
   (cd "$(dirname "$1")" && "$venv/bin/python" -m unittest discover -v -p "$(basename "$1")")
 }
 
-fuzz() {   # BINARY
+fuzz() {   # BINARY SECONDS
   local corpus seeds
   corpus=build/fuzz-corpus/$(basename "$1")
   seeds=tests/fuzz/seeds/$(basename "$1")
   mkdir -p "$corpus"
-  "$1" -max_total_time="$fuzz_seconds" -rss_limit_mb=4096 -print_final_stats=1 \
+  "$1" -max_total_time="$2" -rss_limit_mb=4096 -print_final_stats=1 \
     -artifact_prefix="$logs/" "$corpus" $([ -e "$seeds" ] && echo "$seeds/")
+}
+
+# Every fuzz target at once, for as long as it takes to give each its time of a core.
+fuzz_all() {
+  local fuzzers binary each=$fuzz_seconds
+  say "fuzzing ($fuzz_seconds s of a core each)"
+  step build-fuzz none build asan fuzz || true
+  mapfile -t fuzzers < <(find build/asan/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
+  if [ ${#fuzzers[@]} -gt "$jobs" ]; then each=$((fuzz_seconds * ${#fuzzers[@]} / jobs)); fi
+  for binary in "${fuzzers[@]}"; do step "$(basename "$binary")" one fuzz "$binary" "$each" & done
+  all_done
+  for binary in "${fuzzers[@]}"; do
+    grep -h "^$(basename "$binary"): " "$logs/$(basename "$binary").log" 2>/dev/null | sed 's/^/    /' || true
+  done
+}
+
+# The closing lines, and whether nothing failed.
+verdict() {
+  local passed failed failures
+  read -r passed failed < <(awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }' "$logs"/*.count)
+  failures=$(awk '$2 > 0 { printf " %s", $3 }' "$logs"/*.count)
+  [ -z "$failures" ] || printf '\nfailed:%s\n' "$failures"
+  printf '\n%d s\n%d passed, %d failed\n' $((SECONDS - started)) "$passed" "$failed"
+  [ "$failed" -eq 0 ]
 }
 
 say "packages"
 install_packages "${ENGINE_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+if [ "$mode" = --fuzz ]; then
+  fuzz_all
+  verdict
+  exit
+fi
 say "models"
 scripts/fetch_models.sh
 # What reads the machine code of CUDA kernels, where these are compiled.
@@ -129,7 +158,7 @@ export LOCKSTEP_BIN=$PWD/build/release/lockstep
 export LOCKSTEP_MODELS=$PWD/models
 export LOCKSTEP_BUILD=$PWD/build/release
 
-if [ $soak = 1 ]; then exec scripts/soak.sh; fi
+if [ "$mode" = --soak ]; then exec scripts/soak.sh; fi
 
 say "tests"
 step ctest ctest ctest --test-dir build/release --no-tests=error --output-on-failure -j "$jobs" || true
@@ -138,7 +167,7 @@ for file in $(grep -lE '^import unittest|^from unittest' tests/*/test_*.py); do
   beside "$(basename "$(dirname "$file")")-${name#test_}" unittest python_tests "$file"
 done
 
-if [ $full = 1 ]; then
+if [ "$mode" = --full ]; then
   say "the whole proof"
   for model in models/*.gguf; do
     beside "prove-$(basename "$model" .gguf)" one "$LOCKSTEP_BIN" prove -m "$model" -t 1
@@ -153,19 +182,5 @@ unset LOCKSTEP_FULL
 step asan ctest sanitized asan -L unit -LE "control|slow|real|lab" -E "^math_" || true
 step tsan ctest sanitized tsan -L threads || true
 
-say "fuzzing ($fuzz_seconds s of a core each)"
-step build-fuzz none build fuzz fuzz || true
-mapfile -t fuzzers < <(find build/fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
-# All at once, for as long as it takes to give each its time.
-if [ ${#fuzzers[@]} -gt "$jobs" ]; then fuzz_seconds=$((fuzz_seconds * ${#fuzzers[@]} / jobs)); fi
-for binary in "${fuzzers[@]}"; do step "$(basename "$binary")" one fuzz "$binary" & done
-all_done
-for binary in "${fuzzers[@]}"; do
-  grep -h "^$(basename "$binary"): " "$logs/$(basename "$binary").log" 2>/dev/null | sed 's/^/    /' || true
-done
-
-read -r passed failed < <(awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }' "$logs"/*.count)
-failures=$(awk '$2 > 0 { printf " %s", $3 }' "$logs"/*.count)
-[ -z "$failures" ] || printf '\nfailed:%s\n' "$failures"
-printf '\n%d s\n%d passed, %d failed\n' $((SECONDS - started)) "$passed" "$failed"
-[ "$failed" -eq 0 ]
+fuzz_all
+verdict
