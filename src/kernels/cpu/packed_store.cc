@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kTilesAtOnce = 16;
+constexpr int64_t kBytesHeldTwice = 4 << 20;
 
 int64_t tiles_of(const Weight& weight) {
   return (weight.n_out + 15) / 16;
@@ -40,15 +41,24 @@ std::shared_ptr<const PackedGraph> make(const Graph& graph, const Packing* packi
   packed->bytes = bytes;
   packed->memory = HugeMemory(bytes, "the weights, packed for this CPU");
   for (const Matrix& matrix : matrices) {
-    const int64_t tiles = tiles_of(*matrix.weight);
-    team.run(static_cast<int32_t>((tiles + kTilesAtOnce - 1) / kTilesAtOnce), [&](int chunk) {
-      const int64_t begin = chunk * kTilesAtOnce;
-      packing->pack(*matrix.weight, {begin, std::min(tiles, begin + kTilesAtOnce)},
-                    packed->memory.data() + matrix.offset);
-    });
-    // Both forms at once would be twice the model.
     const Weight& w = *matrix.weight;
-    if (w.mapped) release_mapped({w.data, static_cast<size_t>(w.n_out * w.row_bytes)});
+    // Both forms of a large matrix at once would be twice its bytes: the file's pages are let go as
+    // soon as they are packed.
+    const int64_t wave = std::max<int64_t>(kTilesAtOnce * team.size(),
+                                           kBytesHeldTwice / (16 * w.row_bytes));
+    const int64_t tiles = tiles_of(w);
+    for (int64_t from = 0; from < tiles; from += wave) {
+      const int64_t to = std::min(tiles, from + wave);
+      team.run(static_cast<int32_t>((to - from + kTilesAtOnce - 1) / kTilesAtOnce), [&](int chunk) {
+        const int64_t begin = from + chunk * kTilesAtOnce;
+        packing->pack(w, {begin, std::min(to, begin + kTilesAtOnce)},
+                      packed->memory.data() + matrix.offset);
+      });
+      if (!w.mapped) continue;
+      const int64_t first = from * 16, last = std::min(to * 16, w.n_out);
+      release_mapped({w.data + first * w.row_bytes,
+                      static_cast<size_t>((last - first) * w.row_bytes)});
+    }
   }
   for (const Op& op : graph.ops) {
     auto& outs = packed->outs.emplace_back();
