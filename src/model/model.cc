@@ -127,7 +127,7 @@ const Digest& Model::file_sha256() const {
   const std::lock_guard lock(c.hashing);
   if (!c.digest) {
     Sha256 hash;
-    constexpr size_t kPiece = size_t{16} << 20;
+    constexpr size_t kPiece = size_t{1} << 20;
     for (std::span<const std::byte> part : c.binder.file().parts()) {
       while (!part.empty()) {
         const auto piece = part.first(std::min(kPiece, part.size()));

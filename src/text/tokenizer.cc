@@ -1,10 +1,12 @@
 #include "text/tokenizer.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "text/bpe.h"
 #include "text/special_tokens.h"
 #include "text/spm.h"
@@ -150,7 +152,14 @@ void Tokenizer::Parts::encode_bpe(std::string_view text, const std::vector<Fragm
 }
 
 Tokenizer Tokenizer::load(const gguf::File& file) {
-  return Tokenizer(VocabularySource::read(file));
+  Tokenizer tokenizer(VocabularySource::read(file));
+  // The lists that it was made from, and the pages of the file they lie in, weigh more than what is
+  // kept of them, and the weights are to come.
+  if (file.mapped()) {
+    for (const auto part : file.parts()) release_mapped(part);
+  }
+  ::malloc_trim(0);
+  return tokenizer;
 }
 
 Tokenizer::Tokenizer(const VocabularySource& source)

@@ -236,7 +236,7 @@ void Vocabulary::copy_tokens(const VocabularySource& source) {
   }
   arena_.reserve(bytes);  // never grows after this, so the views stay
   texts_.reserve(n);
-  ids_.reserve(n);
+  ids_ = TextIndex(n);
   scores_.assign(n, 0.0f);
   flags_.assign(n, kNormal);
   for (size_t i = 0; i < n; ++i) {
@@ -246,8 +246,9 @@ void Vocabulary::copy_tokens(const VocabularySource& source) {
     arena_.insert(arena_.end(), text.begin(), text.end());
     texts_.emplace_back(begin, text.size());
     max_token_bytes_ = std::max(max_token_bytes_, text.size());
-    const auto [it, added] = ids_.try_emplace(texts_.back(), static_cast<int32_t>(i));
-    if (!added) fail(fmt::format("tokens {} and {} are both \"{}\"", it->second, i, text));
+    const auto text_of = [this](int32_t id) { return this->text(id); };
+    const int32_t same = ids_.add(static_cast<int32_t>(i), text_of);
+    if (same != kNoToken) fail(fmt::format("tokens {} and {} are both \"{}\"", same, i, text));
     if (!source.scores.empty()) {
       scores_[i] = static_cast<float>(source.scores[i]);
       if (std::isnan(scores_[i])) fail(fmt::format("the score of token {} \"{}\" is NaN", i, text));
@@ -283,8 +284,7 @@ void Vocabulary::set_roles(const VocabularySource& source) {
 }
 
 int32_t Vocabulary::find(std::string_view text) const {
-  const auto it = ids_.find(text);
-  return it == ids_.end() ? kNoToken : it->second;
+  return ids_.find(text, [this](int32_t id) { return this->text(id); });
 }
 
 void Vocabulary::find_roles_by_text() {

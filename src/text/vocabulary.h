@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "gguf/file.h"
 #include "text/pretokenizer.h"
+#include "text/text_index.h"
 
 namespace lockstep::text {
 
@@ -106,7 +106,7 @@ class Vocabulary {
   const PreTokenizerRule* pre_tokenizer_ = nullptr;
   std::vector<char> arena_;  // the bytes behind texts_
   std::vector<std::string_view> texts_;
-  std::unordered_map<std::string_view, int32_t> ids_;
+  TextIndex ids_;
   std::vector<float> scores_;
   std::vector<uint8_t> flags_;
   std::vector<bool> eog_;
