@@ -3,7 +3,7 @@
 # minutes on two cores.
 #
 #   scripts/test.sh          what CI runs
-#   scripts/test.sh --full   the long forms: whole ranges, the whole proof, three minutes a fuzz target
+#   scripts/test.sh --full   the long forms: whole ranges, the whole proof, a minute a fuzz target
 #   scripts/test.sh --fuzz   the fuzz targets alone, ten minutes of a core each (--fuzz 60: a minute)
 #   scripts/test.sh --soak   random configurations and seeds until Ctrl-C; goes on where it stopped
 #
@@ -13,7 +13,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 mode=${1:-} fuzz_seconds=30
 case "$mode" in
   "" | --soak) ;;
-  --full) export LOCKSTEP_FULL=1 fuzz_seconds=180 ;;
+  --full) export LOCKSTEP_FULL=1 fuzz_seconds=60 ;;
   --fuzz) fuzz_seconds=${2:-600} ;;
   *) mode=usage ;;
 esac

@@ -1,6 +1,5 @@
 // A device whose memory is the CPU's and whose kernels run in the emulation.
 #include <chrono>
-#include <cstdlib>
 
 #include "emulation.h"
 // The kernels' source, as nvcc gets it.
@@ -60,7 +59,7 @@ std::shared_ptr<Device> test_device() {
 }
 
 bool few_trials() {
-  return std::getenv("LOCKSTEP_FULL") == nullptr;
+  return true;
 }
 
 }  // namespace lockstep::kernels::cuda::test

@@ -11,8 +11,8 @@ namespace lockstep::kernels::cuda::test {
 
 // Null, after a line that says why, where there is none.
 std::shared_ptr<Device> test_device();
-// Fewer and smaller ones: on the emulation (all of them with LOCKSTEP_FULL in the environment), and
-// under a tool that makes the device slow (LOCKSTEP_FEW_TRIALS).
+// Fewer and smaller ones: on the emulation, and under a tool that makes the device slow
+// (LOCKSTEP_FEW_TRIALS).
 bool few_trials();
 
 // A vector on the device, with words after its end that nobody may write.
