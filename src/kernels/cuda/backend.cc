@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "kernels/cpu/float_mode.h"
@@ -14,14 +16,28 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-// Pages of KV in the device's memory.
+// Pages of KV in the device's memory, cut from larger pieces: a piece costs the device as much time
+// as a page. Pages that come back are handed out again; pieces go when the last page's owner does.
 class DevicePages final : public PageMemory {
  public:
   explicit DevicePages(std::shared_ptr<Device> device) : device_(std::move(device)) {}
   std::byte* allocate(int64_t bytes) override {
-    return static_cast<std::byte*>(device_->allocate(bytes));
+    const std::lock_guard lock(mutex_);
+    const int64_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    std::vector<std::byte*>& free = free_[room];
+    if (free.empty() && !cut(room, std::max(room, kPieceBytes)) && !cut(room, room)) return nullptr;
+    std::byte* page = free.back();
+    free.pop_back();
+    rooms_[page] = room;
+    return page;
   }
-  void release(std::byte* page) noexcept override { device_->release(page); }
+  void release(std::byte* page) noexcept override {
+    if (page == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    const auto room = rooms_.find(page);
+    free_[room->second].push_back(page);
+    rooms_.erase(room);
+  }
   void fill(std::byte* at, int value, int64_t bytes, int64_t pitch, int64_t rows) override {
     device_->fill(at, value, bytes, pitch, rows);
   }
@@ -36,10 +52,38 @@ class DevicePages final : public PageMemory {
   const char* name() const override { return "device memory"; }
 
  private:
+  static constexpr int64_t kAlignment = 256;
+  static constexpr int64_t kPieceBytes = 16 << 20;
+
+  bool cut(int64_t room, int64_t bytes) {
+    auto* memory = static_cast<std::byte*>(device_->allocate(bytes));
+    if (memory == nullptr) return false;
+    pieces_.emplace_back(memory, [device = device_](std::byte* piece) { device->release(piece); });
+    for (int64_t at = bytes / room * room - room; at >= 0; at -= room) {
+      free_[room].push_back(memory + at);
+    }
+    return true;
+  }
+
   std::shared_ptr<Device> device_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<std::byte>> pieces_;
+  std::unordered_map<int64_t, std::vector<std::byte*>> free_;  // by room
+  std::unordered_map<std::byte*, int64_t> rooms_;              // of pages that are out
 };
 
 constexpr int64_t kReadBytes = 2LL << 30;  // far above any L2
+// Passes of at most so many rows are recorded, and so many of them kept.
+constexpr int64_t kMostRecordedRows = 32;
+constexpr size_t kMostRecorded = 128;
+// Attention page by page, and spans made of pages by the merge, while this keeps its sums small.
+constexpr int64_t kMostPagesApart = 128, kMostRowsApart = 32;
+
+FloatType float_type(TensorType type) {
+  return type == TensorType::f16    ? FloatType::f16
+         : type == TensorType::bf16 ? FloatType::bf16
+                                    : FloatType::f32;
+}
 
 }  // namespace
 
@@ -59,7 +103,8 @@ std::unique_ptr<Backend> CudaBackend::sibling(const std::string&, int) const {
 }
 
 std::shared_ptr<PageMemory> CudaBackend::page_memory() const {
-  return std::make_shared<DevicePages>(device_);
+  if (!pages_) pages_ = std::make_shared<DevicePages>(device_);
+  return pages_;
 }
 
 LoadReport CudaBackend::prepare(const Graph& graph) {
@@ -100,35 +145,85 @@ void CudaBackend::run(const Graph& graph, Pass& pass) {
   check(graph);
   plan_ = plan_pass(graph, facts_, pass);
   if (plan_.rows == 0) return;
-  weights_ = store_->of(graph);
+  const auto weights = store_->of(graph);
+  if (weights != weights_) recorded_.clear();
+  weights_ = weights;
   reserve(graph);
   fill_block(graph);
-  const int64_t flags = (n_ops() + 1) * plan_.rows;
-  device_->fill(flags_.as<uint8_t>(), 0, flags, flags, 1);
-  next_embed_ = 0;
-  if (observer_) device_->mark();
-  for (int i = 0; i < n_ops(); ++i) {
-    if (plan_.rows_at(i) > 0) {
-      std::visit([&](const auto& args) { run_op(args, i); },
-                 graph.ops[static_cast<size_t>(i)].args);
-    }
-    if (pass.plant && pass.plant->op == i) apply_plant();
-    if (observer_) device_->mark();
-  }
+  run_launches();
   const auto wanted = static_cast<int64_t>(plan_.selected.size());
-  if (wanted > 0) {
-    device_->kernels().check_logits({slot(graph.logits), wanted, graph.n_vocab, faults(n_ops())},
-                                    device_->stream());
-    device_->download(pass.logits.data(), slot(graph.logits), 4 * wanted * graph.n_vocab);
-  }
-  std::vector<uint8_t> found(static_cast<size_t>(flags));
-  device_->download(found.data(), flags_.as<uint8_t>(), flags);
-  pass.faults = faults_of(plan_, found.data(), n_ops());
+  const int64_t logits = 4 * wanted * graph.n_vocab, flags = (n_ops() + 1) * plan_.rows;
+  std::byte* results = results_.reserve(device_, logits + flags);
+  if (logits > 0) device_->start_download(results, slot(graph.logits), logits);
+  device_->start_download(results + logits, faults(0), flags);
+  device_->wait();
+  if (logits > 0) std::memcpy(pass.logits.data(), results, static_cast<size_t>(logits));
+  pass.faults = faults_of(plan_, reinterpret_cast<const uint8_t*>(results + logits), n_ops());
   if (!observer_) return;
   const std::vector<double> ms = device_->times();
   for (int i = 0; i < n_ops(); ++i) {
     observer_->on_op(i, ms[static_cast<size_t>(i)], plan_.rows_at(i));
   }
+}
+
+std::optional<CudaBackend::Shape> CudaBackend::shape() const {
+  if (plan_.segments.size() != 1 || plan_.rows > kMostRecordedRows) return std::nullopt;
+  const auto& kv = plan_.segments[0].pass->kv;
+  if (kv.empty()) return std::nullopt;
+  return Shape{plan_.rows, static_cast<int64_t>(plan_.selected.size()), segments_[0].room,
+               kv[0].k_type, kv[0].v_type};
+}
+
+void CudaBackend::run_launches() {
+  if (observer_ || pass_->plant) {
+    run_ops();
+    return;
+  }
+  const std::optional<Shape> own = shape();
+  if (!own) {
+    run_steps();
+    return;
+  }
+  const auto known = recorded_.find(*own);
+  if (known == recorded_.end()) {
+    if (recorded_.size() >= kMostRecorded) recorded_.clear();
+    recorded_[*own] = nullptr;
+    run_steps();
+    return;
+  }
+  if (!known->second) {
+    device_->begin_recording();
+    run_steps();
+    known->second = device_->end_recording();
+  }
+  device_->replay(*known->second);
+}
+
+void CudaBackend::run_ops() {
+  if (observer_) device_->mark();
+  for (int i = 0; i < n_ops(); ++i) {
+    if (plan_.rows_at(i) > 0) {
+      std::visit([&](const auto& args) { run_op(args, i); },
+                 graph_->ops[static_cast<size_t>(i)].args);
+    }
+    if (pass_->plant && pass_->plant->op == i) apply_plant();
+    if (observer_) device_->mark();
+  }
+  check_logits();
+}
+
+void CudaBackend::run_steps() {
+  for (const Step& step : steps_) {
+    std::visit([&](const auto& args) { run_step(args); }, step);
+  }
+  check_logits();
+}
+
+void CudaBackend::check_logits() {
+  const auto wanted = static_cast<int64_t>(plan_.selected.size());
+  if (wanted == 0) return;
+  device_->kernels().check_logits({slot(graph_->logits), wanted, graph_->n_vocab, faults(n_ops())},
+                                  device_->stream());
 }
 
 void CudaBackend::check(const Graph& graph) {
@@ -147,7 +242,16 @@ void CudaBackend::check(const Graph& graph) {
   }
   ropes_.clear();
   for (const RopeSpec* spec : facts_.rope_specs) ropes_.push_back(rope_frequencies(*spec));
+  steps_ = steps_of(graph);
+  recorded_.clear();
   known_ = graph.identity;
+}
+
+template <typename T>
+bool CudaBackend::grow(DeviceBuffer& buffer, T bytes, const char* what) {
+  const bool moved = buffer.reserve(device_, bytes, what);
+  if (moved) recorded_.clear();
+  return moved;
 }
 
 void CudaBackend::reserve(const Graph& graph) {
@@ -155,20 +259,19 @@ void CudaBackend::reserve(const Graph& graph) {
   if (slots_.size() < graph.slots.size()) slots_.resize(graph.slots.size());
   for (size_t i = 0; i < graph.slots.size(); ++i) {
     const int64_t rows = facts_.slot_is_late[i] ? selected : plan_.rows;
-    slots_[i].reserve(device_, 4 * std::max<int64_t>(1, rows) * graph.slots[i].width,
-                      "activations");
+    grow(slots_[i], 4 * std::max<int64_t>(1, rows) * graph.slots[i].width, "activations");
   }
   const GraphFacts::Widest widest[] = {facts_.q32, facts_.q256};
   for (int form = 0; form < 2; ++form) {
-    const int64_t n = std::max(plan_.rows * widest[form].all,
-                               std::max<int64_t>(1, selected) * widest[form].selected);
-    if (n == 0) continue;
+    const int64_t segments =
+        std::max(plan_.rows * segments_of(widest[form].all),
+                 std::max<int64_t>(1, selected) * segments_of(widest[form].selected));
+    if (segments == 0) continue;
     const char* what = "quantised activations";
-    q_[form].reserve(device_, n, what);
-    d_[form].reserve(device_, 4 * (n / (form ? 256 : 32)), what);
-    sums_[form].reserve(device_, form ? 2 * (n / 16) : 4 * (n / 32), what);
+    grow(q_[form], 256 * segments, what);
+    grow(d_[form], 4 * segments * (form ? 1 : 8), what);
+    grow(sums_[form], 32 * segments, what);
   }
-  flags_.reserve(device_, (n_ops() + 1) * plan_.rows, "fault flags");
 }
 
 void CudaBackend::fill_block(const Graph& graph) {
@@ -199,33 +302,43 @@ void CudaBackend::fill_block(const Graph& graph) {
   if (selected > 0) {
     std::memcpy(block_.at(selected_at_), plan_.selected.data(), static_cast<size_t>(8 * selected));
   }
-  pages_.assign(plan_.segments.size(), {});
+  const int64_t flags = (n_ops() + 1) * plan_.rows;
+  flags_at_ = block_.add(flags);
+  std::memset(block_.at(flags_at_), 0, static_cast<size_t>(flags));
+  segments_.assign(plan_.segments.size(), {});
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
     const PassPlan::Segment& segment = plan_.segments[s];
     if (segment.rows == 0) continue;
+    SegmentLists& lists = segments_[s];
+    lists.place = block_.add(sizeof(PassPlace));
+    const PassPlace place{segment.pass->first_position};
+    std::memcpy(block_.at(lists.place), &place, sizeof place);
     const int64_t end = segment.pass->first_position + segment.rows;
     const int64_t n_pages = (end + kPagePositions - 1) / kPagePositions;
-    pages_[s].resize(segment.pass->kv.size());
-    for (size_t layer = 0; layer < pages_[s].size(); ++layer) {
-      const KvLayerView& kv = segment.pass->kv[layer];
+    // Whole spans, so that passes of one shape stay of one shape for a while.
+    lists.room = (n_pages + kSpanPages - 1) / kSpanPages * kSpanPages;
+    for (const KvLayerView& kv : segment.pass->kv) {
       const auto list = [&](std::byte* const* pages) {
-        const int64_t at = block_.add(8 * n_pages);
+        const int64_t at = block_.add(8 * lists.room);
         const int64_t there = std::min(n_pages, kv.n_pages);
         if (there > 0) std::memcpy(block_.at(at), pages, static_cast<size_t>(8 * there));
         return at;
       };
       const int64_t k = list(kv.k_pages);
-      pages_[s][layer] = {k, list(kv.v_pages)};
+      lists.layers.push_back({k, list(kv.v_pages)});
     }
   }
-  block_memory_.reserve(device_, block_.size(), "a pass's inputs");
-  device_->upload(block_memory_.as<std::byte>(), block_.data(), block_.size());
+  constexpr int64_t kRoom = 1 << 20;  // it hardly ever moves
+  grow(block_memory_, std::max(kRoom, block_.size()), "a pass's inputs");
+  std::byte* there = block_there_.reserve(device_, std::max(kRoom, block_.size()));
+  std::memcpy(there, block_.data(), static_cast<size_t>(block_.size()));
+  device_->start_upload(block_memory_.as<std::byte>(), there, block_.size());
 }
 
 DeviceKv CudaBackend::layer_of(int op_index, size_t segment) const {
   const auto layer = static_cast<size_t>(graph_->ops[static_cast<size_t>(op_index)].layer);
   const KvLayerView& kv = plan_.segments[segment].pass->kv[layer];
-  const PageLists& lists = pages_[segment][layer];
+  const PageLists& lists = segments_[segment].layers[layer];
   return {kv.k_type,
           kv.v_type,
           kv.n_head_kv,
@@ -238,12 +351,27 @@ DeviceActivations CudaBackend::quantised(bool superblocks) const {
   const int form = superblocks ? 1 : 0;
   return {q_[form].as<int8_t>(), d_[form].as<float>(),
           superblocks ? nullptr : sums_[form].as<float>(),
-          superblocks ? sums_[form].as<int16_t>() : nullptr};
+          superblocks ? sums_[form].as<int8_t>() : nullptr};
 }
 
-void CudaBackend::run_op(const op::Embed& a, int) {
+std::pair<const float*, const float*> CudaBackend::rotary_of(const RopeSpec* spec) const {
+  const auto& specs = facts_.rope_specs;
+  const auto index =
+      static_cast<size_t>(std::find(specs.begin(), specs.end(), spec) - specs.begin());
+  return {on_device<float>(rotary_[index].first), on_device<float>(rotary_[index].second)};
+}
+
+// --- one op --------------------------------------------------------------------------------------
+
+// Of the Embed ops in order, where op op_index's rows are.
+const float* CudaBackend::embedded_of(int op_index) const {
+  const auto found = std::find(facts_.embeds.begin(), facts_.embeds.end(), op_index);
+  return on_device<float>(embedded_[static_cast<size_t>(found - facts_.embeds.begin())]);
+}
+
+void CudaBackend::run_op(const op::Embed& a, int op_index) {
   const int64_t bytes = 4 * plan_.rows * a.table->n_in;
-  device_->copy(slot(a.out), on_device<std::byte>(embedded_[next_embed_++]), bytes, bytes, 1);
+  device_->copy(slot(a.out), embedded_of(op_index), bytes, bytes, 1);
 }
 
 void CudaBackend::run_op(const op::RmsNorm& a, int op_index) {
@@ -254,46 +382,59 @@ void CudaBackend::run_op(const op::RmsNorm& a, int op_index) {
 }
 
 void CudaBackend::run_op(const op::Linear& a, int op_index) {
-  const int64_t rows = plan_.rows_at(op_index);
-  for (const ActivationForm form : {ActivationForm::q32, ActivationForm::q256}) {
-    const bool needed = std::any_of(a.outs.begin(), a.outs.end(), [form](const op::LinearOut& out) {
-      return activation_form(out.weight->type) == form;
-    });
-    if (!needed) continue;
-    const bool superblocks = form == ActivationForm::q256;
-    device_->kernels().quantize(
-        {slot(a.in), rows, width(a.in), superblocks, quantised(superblocks), faults(op_index)},
-        device_->stream());
+  const LinearForms forms = forms_of(a);
+  for (const bool superblocks : {false, true}) {
+    if (!forms.q[superblocks ? 1 : 0]) continue;
+    device_->kernels().quantize({slot(a.in), plan_.rows_at(op_index), width(a.in), superblocks,
+                                 quantised(superblocks), faults(op_index)},
+                                device_->stream());
   }
-  for (const op::LinearOut& out : a.outs) {
-    const Weight& w = *out.weight;
-    const float* bias = out.bias ? weights_->vectors.at(out.bias) : nullptr;
-    const ActivationForm form = activation_form(w.type);
-    if (form == ActivationForm::f32) {
-      const FloatType type = w.type == TensorType::f16    ? FloatType::f16
-                             : w.type == TensorType::bf16 ? FloatType::bf16
-                                                          : FloatType::f32;
-      device_->kernels().matmul_float(
-          {weights_->floats.at(&w), type, w.n_in, w.n_out, bias, slot(a.in), rows, slot(out.out)},
-          device_->stream());
+  run_products(a, op_index);
+}
+
+// Of an input that is quantised: matrices of one format and table in one launch.
+void CudaBackend::run_products(const op::Linear& a, int op_index) {
+  const int64_t rows = plan_.rows_at(op_index);
+  std::vector<bool> done(a.outs.size());
+  for (size_t first = 0; first < a.outs.size(); ++first) {
+    if (done[first]) continue;
+    const Weight& w = *a.outs[first].weight;
+    const auto bias_of = [&](const op::LinearOut& out) {
+      return out.bias ? weights_->vectors.at(out.bias) : nullptr;
+    };
+    if (activation_form(w.type) == ActivationForm::f32) {
+      const op::LinearOut& out = a.outs[first];
+      device_->kernels().matmul_float({weights_->floats.at(&w), float_type(w.type), w.n_in, w.n_out,
+                                       bias_of(out), slot(a.in), rows, slot(out.out)},
+                                      device_->stream());
       continue;
     }
-    const bool superblocks = form == ActivationForm::q256;
-    device_->kernels().matmul_quantized({weights_->matrices.at(&w), w.n_in, w.n_out, bias,
-                                         quantised(superblocks), rows, slot(out.out), superblocks},
-                                        device_->stream());
+    const DeviceMatrix& matrix = weights_->matrices.at(&w);
+    ProductsArgs args;
+    args.format = matrix.format;
+    args.n_in = w.n_in;
+    args.rows = rows;
+    args.x = quantised(format_info(matrix.format).superblocks);
+    std::copy(std::begin(matrix.table.words), std::end(matrix.table.words), args.table);
+    args.wide_d = matrix.wide_d;
+    args.processors = device_->processors();
+    int n = 0;
+    for (size_t i = first; i < a.outs.size() && n < kMostProducts; ++i) {
+      const op::LinearOut& out = a.outs[i];
+      if (done[i] || out.weight->type != w.type) continue;
+      done[i] = true;
+      args.outs[n++] = {weights_->matrices.at(out.weight).packed, out.weight->n_out, bias_of(out),
+                        slot(out.out)};
+    }
+    device_->kernels().products(args, device_->stream());
   }
 }
 
 void CudaBackend::run_op(const op::Rope& a, int op_index) {
-  const auto& specs = facts_.rope_specs;
-  const auto index =
-      static_cast<size_t>(std::find(specs.begin(), specs.end(), a.spec) - specs.begin());
-  device_->kernels().rope(
-      {slot(a.inout), on_device<float>(rotary_[index].first),
-       on_device<float>(rotary_[index].second), plan_.rows_at(op_index), a.n_head, a.head_dim,
-       a.spec->n_rot, a.spec->pairing == RopeSpec::Pairing::halves},
-      device_->stream());
+  const auto [cos, sin] = rotary_of(a.spec);
+  device_->kernels().rope({slot(a.inout), cos, sin, plan_.rows_at(op_index), a.n_head, a.head_dim,
+                           a.spec->n_rot, a.spec->pairing == RopeSpec::Pairing::halves},
+                          device_->stream());
 }
 
 void CudaBackend::run_op(const op::KvWrite& a, int op_index) {
@@ -302,21 +443,55 @@ void CudaBackend::run_op(const op::KvWrite& a, int op_index) {
     if (segment.rows == 0) continue;
     device_->kernels().kv_write(
         {slot(a.k) + segment.first_row * width(a.k), slot(a.v) + segment.first_row * width(a.v),
-         segment.rows, segment.pass->first_position, layer_of(op_index, s),
+         segment.rows, place_of_segment(s), layer_of(op_index, s),
          faults(op_index) + segment.first_row},
         device_->stream());
   }
 }
 
-void CudaBackend::run_op(const op::Attention& a, int op_index) {
+void CudaBackend::run_op(const op::Attention&, int op_index) {
+  run_attention(op_index, {false, false}, -1, true);
+}
+
+// forms: those in which op `linear` reads the result.
+void CudaBackend::run_attention(int op_index, const bool (&forms)[2], int linear, bool keep_out) {
+  const auto& a = args_of<op::Attention>(op_index);
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
     const PassPlan::Segment& segment = plan_.segments[s];
     if (segment.rows == 0) continue;
-    device_->kernels().attention(
-        {slot(a.q) + segment.first_row * width(a.q), slot(a.out) + segment.first_row * width(a.out),
-         segment.rows, segment.pass->first_position, a.n_head, a.head_dim, a.scale, a.softcap,
-         a.window, layer_of(op_index, s), faults(op_index) + segment.first_row},
+    const int64_t room = segments_[s].room;
+    const bool apart = room <= kMostPagesApart && segment.rows <= kMostRowsApart;
+    const int64_t unit_pages = apart ? 1 : kSpanPages, units = room / unit_pages;
+    grow(partials_, 4 * segment.rows * a.n_head * units * partial_floats(a.head_dim),
+         "sums of attention");
+    uint8_t* own_faults = faults(op_index) + segment.first_row;
+    device_->kernels().attention_units(
+        {slot(a.q) + segment.first_row * width(a.q), segment.rows, a.n_head, a.head_dim, a.scale,
+         a.softcap, a.window, place_of_segment(s), layer_of(op_index, s), own_faults, unit_pages,
+         units, partials_.as<float>()},
         device_->stream());
+    AttentionMergeArgs merge;
+    merge.partials = partials_.as<float>();
+    merge.rows = segment.rows;
+    merge.n_head = a.n_head;
+    merge.head_dim = a.head_dim;
+    merge.window = a.window;
+    merge.place = place_of_segment(s);
+    merge.unit_pages = unit_pages;
+    merge.units = units;
+    if (keep_out) merge.out = slot(a.out) + segment.first_row * width(a.out);
+    for (int form = 0; form < 2 && linear >= 0; ++form) {
+      merge.forms[form] = forms[form];
+      merge.quantized[form] = quantised(form == 1);
+      DeviceActivations& to = merge.quantized[form];
+      const int64_t before = segment.first_row * segments_of(width(a.out));
+      to.q += before * 256;
+      to.d += before * (form ? 1 : 8);
+      if (form == 0) to.d_sums += before * 8;
+      if (form == 1) to.digits += before * 32;
+    }
+    if (linear >= 0) merge.out_faults = faults(linear) + segment.first_row;
+    device_->kernels().attention_merge(merge, device_->stream());
   }
 }
 
@@ -341,6 +516,130 @@ void CudaBackend::run_op(const op::SelectRows& a, int op_index) {
 void CudaBackend::run_op(const op::Softcap& a, int op_index) {
   device_->kernels().softcap(
       {slot(a.inout), plan_.rows_at(op_index), width(a.inout), a.cap, faults(op_index)},
+      device_->stream());
+}
+
+// --- one step ------------------------------------------------------------------------------------
+
+void CudaBackend::run_step(const step::Single& step) {
+  if (plan_.rows_at(step.op) == 0) return;
+  std::visit([&](const auto& args) { run_op(args, step.op); },
+             graph_->ops[static_cast<size_t>(step.op)].args);
+}
+
+void CudaBackend::run_step(const step::RowChain& step) {
+  RowChainArgs args;
+  args.rows = plan_.rows_at(step.first());
+  if (args.rows == 0) return;
+  if (step.embed >= 0) {
+    const auto& embed = args_of<op::Embed>(step.embed);
+    args.source = embedded_of(step.embed);
+    args.h = slot(embed.out);
+    args.width = width(embed.out);
+  } else if (step.add >= 0) {
+    const auto& add = args_of<op::Add>(step.add);
+    args.source = args.h = slot(add.out);
+    args.branch = slot(add.b);
+    args.width = width(add.out);
+    if (step.branch_norm >= 0) {
+      const auto& norm = args_of<op::RmsNorm>(step.branch_norm);
+      args.branch_norm = weights_->vectors.at(norm.weight);
+      args.branch_eps = norm.eps;
+      args.branch_faults = faults(step.branch_norm);
+    }
+  } else if (step.select >= 0) {
+    const auto& select = args_of<op::SelectRows>(step.select);
+    args.source = slot(select.in);
+    args.select = on_device<int64_t>(selected_at_);
+    args.h = slot(select.out);
+    args.width = width(select.out);
+  } else {
+    const auto& norm = args_of<op::RmsNorm>(step.norm);
+    args.source = slot(norm.in);
+    args.width = width(norm.in);
+  }
+  if (step.norm >= 0) {
+    const auto& norm = args_of<op::RmsNorm>(step.norm);
+    args.norm = weights_->vectors.at(norm.weight);
+    args.eps = norm.eps;
+    args.norm_faults = faults(step.norm);
+    if (step.keep_x) args.x = slot(norm.out);
+  }
+  if (step.linear >= 0) {
+    const LinearForms forms = forms_of(args_of<op::Linear>(step.linear));
+    for (int form = 0; form < 2; ++form) {
+      args.forms[form] = forms.q[form];
+      args.out[form] = quantised(form == 1);
+    }
+    args.out_faults = faults(step.linear);
+  }
+  device_->kernels().row_chain(args, device_->stream());
+}
+
+void CudaBackend::run_step(const step::Linear& step) {
+  if (plan_.rows_at(step.op) == 0) return;
+  const auto& linear = args_of<op::Linear>(step.op);
+  if (step.quantised) {
+    run_products(linear, step.op);
+  } else {
+    run_op(linear, step.op);
+  }
+}
+
+void CudaBackend::run_step(const step::Heads& step) {
+  const auto& q = args_of<op::Rope>(step.rope_q);
+  const auto& write = args_of<op::KvWrite>(step.kv_write);
+  const auto [cos, sin] = rotary_of(q.spec);
+  for (size_t s = 0; s < plan_.segments.size(); ++s) {
+    const PassPlan::Segment& segment = plan_.segments[s];
+    if (segment.rows == 0) continue;
+    HeadsArgs args;
+    args.q = slot(q.inout) + segment.first_row * width(q.inout);
+    args.k = slot(write.k) + segment.first_row * width(write.k);
+    args.v = slot(write.v) + segment.first_row * width(write.v);
+    args.rows = segment.rows;
+    args.n_head = q.n_head;
+    args.head_dim = q.head_dim;
+    args.n_rot = q.spec->n_rot;
+    args.halves = q.spec->pairing == RopeSpec::Pairing::halves;
+    args.cos = cos + segment.first_row * (q.spec->n_rot / 2);
+    args.sin = sin + segment.first_row * (q.spec->n_rot / 2);
+    if (step.q_norm >= 0) {
+      const auto& norm = args_of<op::RmsNorm>(step.q_norm);
+      args.q_norm = weights_->vectors.at(norm.weight);
+      args.q_eps = norm.eps;
+      args.q_faults = faults(step.q_norm) + segment.first_row;
+    }
+    if (step.k_norm >= 0) {
+      const auto& norm = args_of<op::RmsNorm>(step.k_norm);
+      args.k_norm = weights_->vectors.at(norm.weight);
+      args.k_eps = norm.eps;
+      args.k_faults = faults(step.k_norm) + segment.first_row;
+    }
+    args.place = place_of_segment(s);
+    args.kv = layer_of(step.kv_write, s);
+    args.write_faults = faults(step.kv_write) + segment.first_row;
+    device_->kernels().heads(args, device_->stream());
+  }
+}
+
+void CudaBackend::run_step(const step::Attention& step) {
+  const LinearForms forms =
+      step.linear >= 0 ? forms_of(args_of<op::Linear>(step.linear)) : LinearForms{};
+  run_attention(step.op, forms.q, step.linear, step.keep_out);
+}
+
+void CudaBackend::run_step(const step::GatedAct& step) {
+  const auto& a = args_of<op::GatedAct>(step.op);
+  const int64_t rows = plan_.rows_at(step.op);
+  if (rows == 0) return;
+  const bool superblocks = forms_of(args_of<op::Linear>(step.linear)).q[1];
+  device_->kernels().act_quantize(
+      {{slot(a.gate), slot(a.up), step.keep_out ? slot(a.out) : nullptr, rows, width(a.out),
+        a.act == Activation::gelu_tanh, faults(step.op)},
+       superblocks,
+       quantised(superblocks),
+       faults(step.linear)},
       device_->stream());
 }
 

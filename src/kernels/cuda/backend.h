@@ -1,16 +1,22 @@
-// Runs passes on a CUDA device: one launch an op, in the graph's order, on one stream. What a pass
-// brings along (embedding rows, rotary rows, page lists, selected rows) is made on the CPU by the
-// functions every backend uses, and goes over in one copy.
+// Runs passes on a CUDA device, on one stream: a launch for each step of the graph (steps.h), or
+// for each op where somebody looks between them (an observer, a planted fault). What a pass brings
+// along (embedding rows, rotary rows, page lists, selected rows, fault flags) is made on the CPU by
+// the functions every backend uses, and goes over in one copy. Narrow passes of one sequence are
+// recorded when their shape comes back, and then made by one call.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/pass_plan.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/steps.h"
 #include "kernels/cuda/weights.h"
 #include "kernels/rope_table.h"
 
@@ -46,13 +52,34 @@ class CudaBackend final : public Backend {
    private:
     std::vector<std::byte> bytes_;
   };
+  // Offsets in the block. `room` entries each.
   struct PageLists {
-    int64_t k = 0, v = 0;  // offsets in the block
+    int64_t k = 0, v = 0;
   };
+  struct SegmentLists {
+    int64_t place = 0, room = 0;
+    std::vector<PageLists> layers;
+  };
+  // What a recorded pass depends on.
+  using Shape =
+      std::tuple<int64_t, int64_t, int64_t, KvType, KvType>;  // rows, selected, room, types
 
   void check(const Graph& graph);
   void reserve(const Graph& graph);
   void fill_block(const Graph& graph);
+  void run_launches();
+  void run_ops();
+  void run_steps();
+  void run_step(const step::Single&);
+  void run_step(const step::RowChain&);
+  void run_step(const step::Linear&);
+  void run_step(const step::Heads&);
+  void run_step(const step::Attention&);
+  void run_step(const step::GatedAct&);
+  void run_products(const op::Linear&, int op_index);
+  void run_attention(int op_index, const bool (&forms)[2], int linear, bool keep_out);
+  void check_logits();
+  std::optional<Shape> shape() const;
   void run_op(const op::Embed&, int op_index);
   void run_op(const op::RmsNorm&, int op_index);
   void run_op(const op::Linear&, int op_index);
@@ -68,16 +95,30 @@ class CudaBackend final : public Backend {
   float* slot(Slot index) const { return slots_[static_cast<size_t>(index)].as<float>(); }
   int64_t width(Slot index) const { return graph_->slots[static_cast<size_t>(index)].width; }
   int n_ops() const { return static_cast<int>(graph_->ops.size()); }
-  uint8_t* faults(int op_index) const { return flags_.as<uint8_t>() + op_index * plan_.rows; }
+  uint8_t* faults(int op_index) const {
+    return on_device<uint8_t>(flags_at_) + op_index * plan_.rows;
+  }
+  template <typename T>
+  const T& args_of(int op_index) const {
+    return std::get<T>(graph_->ops[static_cast<size_t>(op_index)].args);
+  }
+  template <typename T>
+  bool grow(DeviceBuffer& buffer, T bytes, const char* what);
   template <typename T>
   T* on_device(int64_t offset) const {
     return reinterpret_cast<T*>(block_memory_.as<std::byte>() + offset);
   }
   DeviceKv layer_of(int op_index, size_t segment) const;
+  const PassPlace* place_of_segment(size_t segment) const {
+    return on_device<PassPlace>(segments_[segment].place);
+  }
+  const float* embedded_of(int op_index) const;
+  std::pair<const float*, const float*> rotary_of(const RopeSpec* spec) const;
   DeviceActivations quantised(bool superblocks) const;
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<DeviceWeightStore> store_;
+  mutable std::shared_ptr<PageMemory> pages_;
   OpObserver* observer_ = nullptr;
 
   // Kept from pass to pass.
@@ -85,8 +126,12 @@ class CudaBackend final : public Backend {
   GraphFacts facts_;
   std::vector<RopeFrequencies> ropes_;
   std::vector<DeviceBuffer> slots_;
-  DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or sums
-  DeviceBuffer flags_, block_memory_, read_buffer_, read_sink_;
+  std::vector<Step> steps_;
+  DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or digits
+  DeviceBuffer block_memory_, partials_, read_buffer_, read_sink_;
+  HostBuffer block_there_, results_;
+  // Passes seen, null where they came once. All of the same buffers and weights.
+  std::map<Shape, std::shared_ptr<Recording>> recorded_;
   int64_t read_bytes_ = 0;
   Block block_;
 
@@ -97,9 +142,8 @@ class CudaBackend final : public Backend {
   PassPlan plan_;
   std::vector<int64_t> embedded_;                    // [Embed ops in order] offsets
   std::vector<std::pair<int64_t, int64_t>> rotary_;  // [specs] offsets of cos and sin
-  std::vector<std::vector<PageLists>> pages_;        // [segments][layers]
-  int64_t selected_at_ = 0;
-  size_t next_embed_ = 0;
+  std::vector<SegmentLists> segments_;
+  int64_t selected_at_ = 0, flags_at_ = 0;
 };
 
 }  // namespace lockstep::kernels::cuda

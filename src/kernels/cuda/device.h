@@ -17,6 +17,12 @@ struct DeviceMemory {
   int64_t free = 0, total = 0;  // bytes
 };
 
+// Launches that were recorded, to be made again at once.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 // Copies and launches happen in the order of their calls. Every call throws Error(resource) when
 // the device refuses it, or reports that an earlier one failed: a device that was lost stays lost.
 class Device {
@@ -26,6 +32,7 @@ class Device {
   virtual std::string architecture() const = 0;  // "sm_90"
   virtual std::string driver() const = 0;        // highest CUDA version it knows: "13.0"
   virtual DeviceMemory memory() const = 0;
+  virtual int processors() const = 0;  // multiprocessors
 
   // 256-byte aligned; null when there is no more.
   virtual void* allocate(int64_t bytes) = 0;
@@ -37,6 +44,18 @@ class Device {
   virtual void fill(void* at, int value, int64_t bytes, int64_t pitch, int64_t rows) = 0;
   virtual void copy(void* to, const void* from, int64_t bytes, int64_t pitch, int64_t rows) = 0;
   virtual void wait() = 0;
+
+  // Main memory that the device reads and writes by itself; null when there is no more.
+  virtual void* allocate_host(int64_t bytes) = 0;
+  virtual void release_host(void* memory) noexcept = 0;
+  // Copies of such memory that go on when the call returns: it may be touched again after wait().
+  virtual void start_upload(void* to, const void* from, int64_t bytes) = 0;
+  virtual void start_download(void* to, const void* from, int64_t bytes) = 0;
+
+  // Launches between the two are kept and not made.
+  virtual void begin_recording() = 0;
+  virtual std::shared_ptr<Recording> end_recording() = 0;
+  virtual void replay(const Recording& recording) = 0;
 
   // A point in the stream; times() waits and gives the milliseconds between successive marks since
   // the last times().
@@ -70,13 +89,31 @@ class DeviceBuffer {
     if (memory_) device_->release(memory_);
   }
 
-  // At least `bytes`; what was in it is gone when it had fewer. Throws Error(resource) saying how
-  // much is needed and how much is free.
-  void reserve(std::shared_ptr<Device> device, int64_t bytes, const char* what);
+  // At least `bytes`; returns whether it had fewer: it lies elsewhere now, and what was in it is
+  // gone. Throws Error(resource) saying how much is needed and how much is free.
+  bool reserve(std::shared_ptr<Device> device, int64_t bytes, const char* what);
   template <typename T>
   T* as() const {
     return static_cast<T*>(memory_);
   }
+
+ private:
+  std::shared_ptr<Device> device_;
+  void* memory_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Main memory for copies that go on by themselves, only ever grown.
+class HostBuffer {
+ public:
+  HostBuffer() = default;
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+  ~HostBuffer() {
+    if (memory_) device_->release_host(memory_);
+  }
+  // At least `bytes`; what was in it is gone when it had fewer. Throws Error(resource).
+  std::byte* reserve(const std::shared_ptr<Device>& device, int64_t bytes);
 
  private:
   std::shared_ptr<Device> device_;

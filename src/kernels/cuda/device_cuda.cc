@@ -23,6 +23,13 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+struct Launches final : Recording {
+  ~Launches() override {
+    if (launches) cudaGraphExecDestroy(launches);
+  }
+  cudaGraphExec_t launches = nullptr;
+};
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
@@ -53,6 +60,7 @@ class CudaDevice final : public Device {
     check(cudaGetDeviceProperties(&properties, index), "asking for the device's properties");
     name_ = properties.name;
     architecture_ = fmt::format("sm_{}{}", properties.major, properties.minor);
+    processors_ = properties.multiProcessorCount;
     if (properties.major < 8) {
       fail(fmt::format("{} is {}; this program needs sm_80 (Ampere) or later", name_,
                        architecture_));
@@ -67,6 +75,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return name_; }
   std::string architecture() const override { return architecture_; }
   std::string driver() const override { return driver_; }
+  int processors() const override { return processors_; }
   DeviceMemory memory() const override {
     size_t free = 0, total = 0;
     use();
@@ -100,6 +109,49 @@ class CudaDevice final : public Device {
           "copying from the device");
     wait();
   }
+  void* allocate_host(int64_t bytes) override {
+    use();
+    void* memory = nullptr;
+    const cudaError_t error = cudaMallocHost(&memory, static_cast<size_t>(bytes));
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    check(error, "taking main memory");
+    return memory;
+  }
+  void release_host(void* memory) noexcept override { cudaFreeHost(memory); }
+  void start_upload(void* to, const void* from, int64_t bytes) override {
+    use();
+    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
+          "copying to the device");
+  }
+  void start_download(void* to, const void* from, int64_t bytes) override {
+    use();
+    check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
+          "copying from the device");
+  }
+
+  void begin_recording() override {
+    use();
+    check(cudaGetLastError(), "a launch");
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording launches");
+  }
+  std::shared_ptr<Recording> end_recording() override {
+    cudaGraph_t graph = nullptr;
+    check(cudaStreamEndCapture(stream_, &graph), "recording launches");
+    auto made = std::make_shared<Launches>();
+    const cudaError_t error = cudaGraphInstantiate(&made->launches, graph, 0);
+    cudaGraphDestroy(graph);
+    check(error, "preparing recorded launches");
+    return made;
+  }
+  void replay(const Recording& recording) override {
+    use();
+    check(cudaGraphLaunch(static_cast<const Launches&>(recording).launches, stream_),
+          "repeating recorded launches");
+  }
+
   void fill(void* at, int value, int64_t bytes, int64_t pitch, int64_t rows) override {
     use();
     if (rows == 1) {
@@ -180,7 +232,7 @@ class CudaDevice final : public Device {
     }
   }
 
-  int index_;
+  int index_, processors_ = 1;
   std::string name_, architecture_, driver_;
   cudaStream_t stream_ = nullptr;
   std::vector<cudaEvent_t> events_;

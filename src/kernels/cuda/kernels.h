@@ -3,8 +3,10 @@
 // lie in device memory. Every pointer is a device pointer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/formats.h"
 #include "kernels/types.h"
 
 namespace lockstep::kernels::cuda {
@@ -12,13 +14,13 @@ namespace lockstep::kernels::cuda {
 // Threads and blocks hold a head of at most this many elements (attention).
 inline constexpr int64_t kMaxHeadDim = 512;
 
-// Rows quantised to int8, row by row: q [rows][n]; d [rows][n ÷ block]; form q32: d_sums
-// [rows][n ÷ 32] = d·float(Σ q); form q256: sums [rows][n ÷ 16] = Σ q.
+// Rows quantised to int8, row by row, each with room for whole segments of 256 elements.
 struct DeviceActivations {
-  int8_t* q = nullptr;
-  float* d = nullptr;
-  float* d_sums = nullptr;
-  int16_t* sums = nullptr;
+  int8_t* q = nullptr;       // [rows][256·segments], in the order of activation_place (formats.h)
+  float* d = nullptr;        // form q32: [rows][8·segments]; q256: [rows][segments]
+  float* d_sums = nullptr;   // q32, as d: d·float(Σ q)
+  int8_t* digits = nullptr;  // q256: [rows][segments][2][16]: Σ q of each 16 elements as
+                             // low + 128·high, the low ones first
 };
 
 struct QuantizeArgs {
@@ -29,23 +31,22 @@ struct QuantizeArgs {
   uint8_t* faults = nullptr;
 };
 
-// A quantised matrix as packing.h lays it out.
-struct DeviceMatrix {
-  const int8_t* codes = nullptr;   // [n_out][n_in]
-  const float* d = nullptr;        // [n_out][n_in ÷ block]
-  const float* m = nullptr;        // as d: m_w of q32 types, dmin_w of q256 types; null: none
-  const int8_t* scales = nullptr;  // q256: [n_out][n_in ÷ 16]
-  const uint8_t* mins = nullptr;   // q256 with m: [n_out][n_in ÷ 16]
+// Products of one input with up to three quantised matrices of one format, as packing.h packs them.
+struct ProductOut {
+  const std::byte* packed = nullptr;
+  int64_t n_out = 0;
+  const float* bias = nullptr;  // null: none
+  float* out = nullptr;         // [rows][n_out]
 };
-
-struct MatmulArgs {
-  DeviceMatrix weight;
-  int64_t n_in = 0, n_out = 0;
-  const float* bias = nullptr;
+inline constexpr int kMostProducts = 3;
+struct ProductsArgs {
+  Format format = Format::q8_0;
+  ProductOut outs[kMostProducts];
+  int64_t n_in = 0, rows = 0;
   DeviceActivations x;
-  int64_t rows = 0;
-  float* out = nullptr;
-  bool superblocks = false;
+  uint32_t table[4] = {};  // Codes::table
+  bool wide_d = false;     // has_wide_d
+  int processors = 1;      // multiprocessors of the device
 };
 
 enum class FloatType : uint8_t { f32, f16, bf16 };
@@ -85,21 +86,17 @@ struct DeviceKv {
   std::byte* const* v_pages = nullptr;
 };
 
+// Where a pass's first row stands, in device memory, since a recorded pass is replayed at other
+// positions.
+struct PassPlace {
+  int64_t first_position = 0;
+};
+
 struct KvWriteDeviceArgs {
   const float* k = nullptr;
   const float* v = nullptr;
-  int64_t rows = 0, first_position = 0;
-  DeviceKv kv;
-  uint8_t* faults = nullptr;
-};
-
-struct AttentionDeviceArgs {
-  const float* q = nullptr;
-  float* out = nullptr;
-  int64_t rows = 0, first_position = 0;
-  int64_t n_head = 0, head_dim = 0;
-  float scale = 1.0f, softcap = 0.0f;
-  int64_t window = 0;
+  int64_t rows = 0;
+  const PassPlace* place = nullptr;
   DeviceKv kv;
   uint8_t* faults = nullptr;
 };
@@ -140,6 +137,83 @@ struct CheckLogitsDeviceArgs {
   uint8_t* faults = nullptr;
 };
 
+// --- several ops in one launch -------------------------------------------------------------------
+
+// h = source row (+ branch, normed first where it has a norm), then x = norm(h), then x quantised:
+// what stands between two products. Each part may be missing.
+struct RowChainArgs {
+  int64_t rows = 0, width = 0;
+  const float* source = nullptr;
+  const int64_t* select = nullptr;  // row r is source row select[r]; null: r
+  const float* branch = nullptr;
+  const float* branch_norm = nullptr;
+  float branch_eps = 0.0f;
+  uint8_t* branch_faults = nullptr;
+  float* h = nullptr;  // may be source when select is null
+  const float* norm = nullptr;
+  float eps = 0.0f;
+  uint8_t* norm_faults = nullptr;
+  float* x = nullptr;  // null: only its codes are wanted
+  bool forms[2] = {};  // q32, q256
+  DeviceActivations out[2];
+  uint8_t* out_faults = nullptr;
+};
+
+struct ActQuantizeArgs {
+  GatedActDeviceArgs act;  // act.out null: only the codes are wanted
+  bool superblocks = false;
+  DeviceActivations out;
+  uint8_t* out_faults = nullptr;
+};
+
+// Heads of q, k and v as the products left them: norms, rotation; q goes back to its place, k and v
+// to the cache.
+struct HeadsArgs {
+  float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  int64_t rows = 0, n_head = 0, head_dim = 0, n_rot = 0;
+  bool halves = false;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  const float* q_norm = nullptr;  // null: none
+  const float* k_norm = nullptr;
+  float q_eps = 0.0f, k_eps = 0.0f;
+  const PassPlace* place = nullptr;
+  DeviceKv kv;
+  uint8_t *q_faults = nullptr, *k_faults = nullptr, *write_faults = nullptr;
+};
+
+// Sums over a unit of pages for a query: m, l, then head_dim outputs.
+constexpr int64_t partial_floats(int64_t head_dim) {
+  return head_dim + 2;
+}
+
+// Attention of rows × heads in two launches: over units of pages, then their merge.
+struct AttentionUnitsArgs {
+  const float* q = nullptr;
+  int64_t rows = 0, n_head = 0, head_dim = 0;
+  float scale = 1.0f, softcap = 0.0f;
+  int64_t window = 0;
+  const PassPlace* place = nullptr;
+  DeviceKv kv;
+  uint8_t* faults = nullptr;
+  int64_t unit_pages = 1;     // 1, or kSpanPages
+  int64_t units = 0;          // of the page lists' room; those without a visible key do nothing
+  float* partials = nullptr;  // [rows][n_head][units][partial_floats]
+};
+struct AttentionMergeArgs {
+  const float* partials = nullptr;
+  int64_t rows = 0, n_head = 0, head_dim = 0;
+  int64_t window = 0;
+  const PassPlace* place = nullptr;
+  int64_t unit_pages = 1, units = 0;
+  float* out = nullptr;  // null: only the codes are wanted
+  bool forms[2] = {};    // q32, q256
+  DeviceActivations quantized[2];
+  uint8_t* out_faults = nullptr;
+};
+
 // Reads n 16-byte words and leaves something that depends on all of them: for read bandwidth.
 struct ReadArgs {
   const void* from = nullptr;
@@ -150,20 +224,25 @@ struct ReadArgs {
 // A stream of the device: cudaStream_t.
 using Stream = void*;
 
-// None is called without rows.
+// None is called without rows. The launch of one begins when the one before it in the stream has
+// ended, whatever it fetches of the weights earlier.
 struct DeviceKernels {
   void (*quantize)(const QuantizeArgs&, Stream);
-  void (*matmul_quantized)(const MatmulArgs&, Stream);
+  void (*products)(const ProductsArgs&, Stream);
   void (*matmul_float)(const FloatMatmulArgs&, Stream);
   void (*rms_norm)(const RmsNormDeviceArgs&, Stream);
   void (*rope)(const RopeDeviceArgs&, Stream);
   void (*kv_write)(const KvWriteDeviceArgs&, Stream);
-  void (*attention)(const AttentionDeviceArgs&, Stream);
   void (*add)(const AddDeviceArgs&, Stream);
   void (*gated_act)(const GatedActDeviceArgs&, Stream);
   void (*softcap)(const SoftcapDeviceArgs&, Stream);
   void (*select_rows)(const SelectRowsDeviceArgs&, Stream);
   void (*check_logits)(const CheckLogitsDeviceArgs&, Stream);
+  void (*row_chain)(const RowChainArgs&, Stream);
+  void (*act_quantize)(const ActQuantizeArgs&, Stream);
+  void (*heads)(const HeadsArgs&, Stream);
+  void (*attention_units)(const AttentionUnitsArgs&, Stream);
+  void (*attention_merge)(const AttentionMergeArgs&, Stream);
   void (*read)(const ReadArgs&, Stream);
 };
 

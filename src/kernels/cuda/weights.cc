@@ -12,9 +12,9 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-// What a worker packs at a time, and how many do.
-constexpr int64_t kPieceBytes = 8 << 20;
-constexpr int kMostWorkers = 8;
+// What is packed and on its way, and how many pack.
+constexpr int64_t kStagingBytes = 64 << 20;
+constexpr int kMostWorkers = 64;
 
 int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -56,9 +56,9 @@ struct Plan {
       if (known.weight == &weight) return;
     }
     matrices.push_back({&weight, bytes});
-    bytes +=
-        aligned(is_float(weight) ? weight.n_out * weight.row_bytes
-                                 : packed_layout(weight.type, weight.n_in, weight.n_out).bytes);
+    bytes += aligned(is_float(weight) ? weight.n_out * weight.row_bytes
+                                      : tiles_of(weight.n_out) *
+                                            tile_bytes(format_of(weight.type), weight.n_in));
   }
   void add(const float* data, int64_t n) {
     for (const Vector& known : vectors) {
@@ -69,43 +69,28 @@ struct Plan {
   }
 };
 
-// Packs the matrix piece by piece and copies each array's part to its place.
-DeviceMatrix copy_matrix(Device& device, ThreadTeam& team, const Weight& weight, std::byte* to) {
-  const PackedLayout whole = packed_layout(weight.type, weight.n_in, weight.n_out);
-  const int64_t row_bytes = std::max<int64_t>(1, whole.bytes / std::max<int64_t>(1, weight.n_out));
-  const int64_t piece = std::clamp<int64_t>(kPieceBytes / row_bytes, 1, weight.n_out);
-  const int64_t piece_bytes = packed_layout(weight.type, weight.n_in, piece).bytes;
-  std::vector<std::byte> staging(static_cast<size_t>(piece_bytes * team.size()));
-  const int64_t blocks = weight.n_in / (whole.superblocks ? 256 : 32);
-  for (int64_t first = 0; first < weight.n_out; first += piece * team.size()) {
-    const auto rows_of = [&](int worker) {
-      return std::clamp<int64_t>(weight.n_out - first - worker * piece, 0, piece);
-    };
+// Packs the matrix piece by piece and copies each to its place while the next are packed: two
+// halves of the staging memory, one filled while the other is on its way.
+DeviceMatrix copy_matrix(Device& device, ThreadTeam& team, std::byte* staging,
+                         int64_t staging_bytes, const Weight& weight, std::byte* to) {
+  const Format format = format_of(weight.type);
+  const int64_t bytes = tile_bytes(format, weight.n_in), tiles = tiles_of(weight.n_out);
+  const int64_t half = staging_bytes / 2;
+  const int64_t piece = std::clamp<int64_t>(half / bytes, 1, tiles);
+  int turn = 0;
+  for (int64_t first = 0; first < tiles; first += piece, turn ^= 1) {
+    std::byte* packed = staging + turn * half;
+    const int64_t here = std::min(piece, tiles - first);
+    const int64_t own = (here + team.size() - 1) / team.size();
     team.run(team.size(), [&](int worker) {
-      if (rows_of(worker) == 0) return;
-      pack_rows(weight, first + worker * piece, rows_of(worker),
-                staging.data() + worker * piece_bytes);
+      const int64_t begin = std::min(worker * own, here), end = std::min(begin + own, here);
+      if (begin < end) pack_tiles(weight, first + begin, end - begin, packed + begin * bytes);
     });
-    for (int worker = 0; worker < team.size() && rows_of(worker) > 0; ++worker) {
-      const int64_t begin = first + worker * piece, rows = rows_of(worker);
-      const PackedLayout part = packed_layout(weight.type, weight.n_in, rows);
-      const std::byte* from = staging.data() + worker * piece_bytes;
-      const auto send = [&](int64_t whole_at, int64_t part_at, int64_t bytes_a_row) {
-        if (whole_at < 0) return;
-        device.upload(to + whole_at + begin * bytes_a_row, from + part_at, rows * bytes_a_row);
-      };
-      send(whole.codes, part.codes, weight.n_in);
-      send(whole.d, part.d, 4 * blocks);
-      send(whole.m, part.m, 4 * blocks);
-      send(whole.scales, part.scales, weight.n_in / 16);
-      send(whole.mins, part.mins, weight.n_in / 16);
-    }
+    device.wait();  // for the copy of the other half
+    device.start_upload(to + first * bytes, packed, here * bytes);
   }
-  const auto at = [&](int64_t offset) { return offset < 0 ? nullptr : to + offset; };
-  return {reinterpret_cast<const int8_t*>(at(whole.codes)),
-          reinterpret_cast<const float*>(at(whole.d)), reinterpret_cast<const float*>(at(whole.m)),
-          reinterpret_cast<const int8_t*>(at(whole.scales)),
-          reinterpret_cast<const uint8_t*>(at(whole.mins))};
+  device.wait();
+  return {to, format, code_table(weight.type), has_wide_d(weight.type)};
 }
 
 }  // namespace
@@ -119,6 +104,15 @@ std::shared_ptr<const DeviceWeights> DeviceWeightStore::make(const Graph& graph)
   auto* memory = made->memory.as<std::byte>();
   ThreadTeam team(
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostWorkers));
+  // Room for two tiles of the widest matrix at least.
+  int64_t staging_bytes = std::clamp<int64_t>(plan.bytes, 1, kStagingBytes);
+  for (const Plan::Matrix& matrix : plan.matrices) {
+    const Weight& w = *matrix.weight;
+    if (is_float(w)) continue;
+    staging_bytes = std::max(staging_bytes, 2 * tile_bytes(format_of(w.type), w.n_in));
+  }
+  HostBuffer staging_memory;
+  std::byte* staging = staging_memory.reserve(device_, staging_bytes);
   for (const Plan::Matrix& matrix : plan.matrices) {
     const Weight& w = *matrix.weight;
     std::byte* to = memory + matrix.offset;
@@ -126,7 +120,7 @@ std::shared_ptr<const DeviceWeights> DeviceWeightStore::make(const Graph& graph)
       device_->upload(to, w.data, w.n_out * w.row_bytes);
       made->floats.emplace(&w, to);
     } else {
-      made->matrices.emplace(&w, copy_matrix(*device_, team, w, to));
+      made->matrices.emplace(&w, copy_matrix(*device_, team, staging, staging_bytes, w, to));
     }
     if (w.mapped) release_mapped({w.data, static_cast<size_t>(w.n_out * w.row_bytes)});
   }

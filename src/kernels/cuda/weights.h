@@ -8,9 +8,18 @@
 #include <vector>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/packing.h"
 #include "kernels/graph.h"
 
 namespace lockstep::kernels::cuda {
+
+// A quantised matrix in the device's memory.
+struct DeviceMatrix {
+  const std::byte* packed = nullptr;  // packing.h
+  Format format = Format::q8_0;
+  CodeTable table;
+  bool wide_d = false;
+};
 
 struct DeviceWeights {
   std::weak_ptr<const void> graph;  // Graph::identity

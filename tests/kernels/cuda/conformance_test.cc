@@ -52,29 +52,23 @@ class Cuda : public testing::Test {
   std::shared_ptr<Device> device_;
 };
 
-struct HostQuantized {
-  std::vector<int8_t> q;
-  std::vector<float> d, d_sums;
-  std::vector<int16_t> sums;
-};
-
 struct QuantizedOnDevice {
   OnDevice<int8_t> q;
   OnDevice<float> d, d_sums;
-  OnDevice<int16_t> sums;
+  OnDevice<int8_t> digits;
   OnDevice<uint8_t> faults;
 
   QuantizedOnDevice(const std::shared_ptr<Device>& device, const OnDevice<float>& x, int64_t rows,
                     int64_t n, bool superblocks)
-      : q(device, rows * n),
-        d(device, rows * n / (superblocks ? 256 : 32)),
-        d_sums(device, superblocks ? 0 : rows * n / 32),
-        sums(device, superblocks ? rows * n / 16 : 0),
+      : q(device, rows * 256 * segments_of(n)),
+        d(device, rows * (superblocks ? 1 : 8) * segments_of(n)),
+        d_sums(device, superblocks ? 0 : rows * 8 * segments_of(n)),
+        digits(device, superblocks ? rows * 32 * segments_of(n) : 0),
         faults(device, std::vector<uint8_t>(static_cast<size_t>(rows))) {
     device->kernels().quantize({x.get(), rows, n, superblocks, view(), faults.get()},
                                device->stream());
   }
-  DeviceActivations view() const { return {q.get(), d.get(), d_sums.get(), sums.get()}; }
+  DeviceActivations view() const { return {q.get(), d.get(), d_sums.get(), digits.get()}; }
 };
 
 int64_t legal_k(TensorType type, int64_t blocks, Random& random) {
@@ -109,32 +103,25 @@ std::vector<float> reference_product(const Weight& w, const float* bias,
 class MatrixOnDevice {
  public:
   MatrixOnDevice(const std::shared_ptr<Device>& device, const Weight& w)
-      : layout_(is_float(w) ? PackedLayout{} : packed_layout(w.type, w.n_in, w.n_out)),
-        memory_(device, bytes_of(w, layout_)) {}
-  const void* floats() const { return memory_.get(); }
-  DeviceMatrix matrix() const {
-    const auto at = [&](int64_t offset) { return offset < 0 ? nullptr : memory_.get() + offset; };
-    return {reinterpret_cast<const int8_t*>(at(layout_.codes)),
-            reinterpret_cast<const float*>(at(layout_.d)),
-            reinterpret_cast<const float*>(at(layout_.m)),
-            reinterpret_cast<const int8_t*>(at(layout_.scales)),
-            reinterpret_cast<const uint8_t*>(at(layout_.mins))};
-  }
+      : memory_(device, bytes_of(w)) {}
+  const std::byte* get() const { return memory_.get(); }
 
  private:
-  static bool is_float(const Weight& w) { return activation_form(w.type) == ActivationForm::f32; }
-  static std::vector<std::byte> bytes_of(const Weight& w, const PackedLayout& layout) {
-    if (is_float(w)) return {w.data, w.data + w.n_out * w.row_bytes};
-    std::vector<std::byte> packed(static_cast<size_t>(layout.bytes));
-    pack_rows(w, 0, w.n_out, packed.data());
+  static std::vector<std::byte> bytes_of(const Weight& w) {
+    if (activation_form(w.type) == ActivationForm::f32)
+      return {w.data, w.data + w.n_out * w.row_bytes};
+    const int64_t tiles = tiles_of(w.n_out);
+    std::vector<std::byte> packed(
+        static_cast<size_t>(tiles * tile_bytes(format_of(w.type), w.n_in)));
+    pack_tiles(w, 0, tiles, packed.data());
     return packed;
   }
-  PackedLayout layout_;
   OnDevice<std::byte> memory_;
 };
 
 std::vector<float> device_product(const std::shared_ptr<Device>& device, const Weight& w,
-                                  const float* bias, const std::vector<float>& x, int64_t rows) {
+                                  const float* bias, const std::vector<float>& x, int64_t rows,
+                                  int processors = 0) {
   const OnDevice<float> x_there(device, x), out(device, rows * w.n_out);
   const OnDevice<float> bias_there(
       device, bias ? std::vector<float>(bias, bias + w.n_out) : std::vector<float>());
@@ -146,14 +133,23 @@ std::vector<float> device_product(const std::shared_ptr<Device>& device, const W
                            : w.type == TensorType::bf16 ? FloatType::bf16
                                                         : FloatType::f32;
     device->kernels().matmul_float(
-        {matrix.floats(), type, w.n_in, w.n_out, bias_at, x_there.get(), rows, out.get()},
+        {matrix.get(), type, w.n_in, w.n_out, bias_at, x_there.get(), rows, out.get()},
         device->stream());
   } else {
     const bool superblocks = form == ActivationForm::q256;
     const QuantizedOnDevice q(device, x_there, rows, w.n_in, superblocks);
-    device->kernels().matmul_quantized(
-        {matrix.matrix(), w.n_in, w.n_out, bias_at, q.view(), rows, out.get(), superblocks},
-        device->stream());
+    ProductsArgs args;
+    args.format = format_of(w.type);
+    args.outs[0] = {matrix.get(), w.n_out, bias_at, out.get()};
+    args.n_in = w.n_in;
+    args.rows = rows;
+    args.x = q.view();
+    const CodeTable table = code_table(w.type);
+    std::copy(std::begin(table.words), std::end(table.words), args.table);
+    args.wide_d = has_wide_d(w.type);
+    // Sometimes so few that blocks have many tiles.
+    args.processors = processors > 0 ? processors : device->processors();
+    device->kernels().products(args, device->stream());
     device->wait();
   }
   EXPECT_TRUE(out.guard_holds());
@@ -179,21 +175,24 @@ TEST_F(Cuda, QuantizeActivations) {
       const QuantizedOnDevice got(device_, x_there, rows, n, superblocks);
       const auto q = got.q.values();
       const auto d = got.d.values(), d_sums = got.d_sums.values();
-      const auto sums = got.sums.values();
+      const auto digits = got.digits.values();
       ASSERT_EQ(got.faults.values(), want.fault);
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t k = 0; k < n; ++k) {
-          ASSERT_EQ(q[static_cast<size_t>(row * n + k)], want.q_of(row, k));
+          ASSERT_EQ(q[static_cast<size_t>(row * 256 * segments_of(n) + activation_place(k))],
+                    want.q_of(row, k));
         }
         for (int64_t b = 0; b < n / block; ++b) {
           const float want_d = want.d_of(row, b);
-          const auto at = static_cast<size_t>(row * (n / block) + b);
+          const auto at = static_cast<size_t>(row * (superblocks ? 1 : 8) * segments_of(n) + b);
           ASSERT_TRUE(same_bits(&d[at], &want_d, 1));
           if (superblocks) continue;
           ASSERT_TRUE(same_bits(&d_sums[at], &want.d_sums[static_cast<size_t>(b * rows + row)], 1));
         }
         for (int64_t j = 0; superblocks && j < n / 16; ++j) {
-          ASSERT_EQ(sums[static_cast<size_t>(row * (n / 16) + j)],
+          const int8_t* own =
+              &digits[static_cast<size_t>((row * (n / 256) + j / 16) * 32 + j % 16)];
+          ASSERT_EQ(own[0] + 128 * own[16],
                     -want.sums[static_cast<size_t>(2 * (j / 2 * rows + row) + j % 2)]);
         }
       }
@@ -220,7 +219,9 @@ TEST_F(Cuda, MatmulOfEveryTypeAtEveryWidth) {
         const auto bias = random_floats(random, n_out, Kind::plain);
         const float* bias_data = random.below(2) ? bias.data() : nullptr;
         const auto want = reference_product(w.weight, bias_data, x, rows);
-        const auto got = device_product(device_, w.weight, bias_data, x, rows);
+        const int processors =
+            trial % 2 || few_trials() ? static_cast<int>(random.between(1, 3)) : 0;
+        const auto got = device_product(device_, w.weight, bias_data, x, rows, processors);
         ASSERT_TRUE(same_bits(got, want))
             << name << " k " << k << " n_out " << n_out << " rows " << rows;
         tally.count(rows * n_out);
@@ -461,7 +462,8 @@ TEST_F(Cuda, KvWriteAndAttention) {
         reference().kv_write(write, {0, write.items()});
         const auto kt = put(k), vt = put(v);
         const auto written = no_faults(n);
-        kernels().kv_write({kt.get(), vt.get(), n, 0, pages.device_view, written.get()},
+        const auto start = put(std::vector<PassPlace>{{0}});
+        kernels().kv_write({kt.get(), vt.get(), n, start.get(), pages.device_view, written.get()},
                            device_->stream());
         ASSERT_EQ(written.values(), fault);
         ASSERT_TRUE(pages.same()) << kv_type_name(k_type) << " " << kv_type_name(v_type);
@@ -481,25 +483,45 @@ TEST_F(Cuda, KvWriteAndAttention) {
             q.data(),    want.data(),         rows, before, n_head, head_dim, 0.2f, cap, window,
             &pages.view, {score_fault.data()}};
         reference().attention(args, {0, args.items()}, scratch);
-        const auto run = [&](const std::vector<float>& query, std::vector<uint8_t>* found) {
+        const auto place = put(std::vector<PassPlace>{{before}});
+        const auto run = [&](const std::vector<float>& query, int64_t unit_pages,
+                             std::vector<uint8_t>* found) {
           const auto qt = put(query), out = empty<float>(rows * row_width);
           const auto faults = no_faults(rows);
-          kernels().attention({qt.get(), out.get(), rows, before, n_head, head_dim, 0.2f, cap,
-                               window, pages.device_view, faults.get()},
-                              device_->stream());
+          const int64_t units = (n + 64 * unit_pages - 1) / (64 * unit_pages) + random.below(2);
+          const auto partials = empty<float>(rows * n_head * units * partial_floats(head_dim));
+          kernels().attention_units(
+              {qt.get(), rows, n_head, head_dim, 0.2f, cap, window, place.get(), pages.device_view,
+               faults.get(), unit_pages, units, partials.get()},
+              device_->stream());
+          AttentionMergeArgs merge;
+          merge.partials = partials.get();
+          merge.rows = rows;
+          merge.n_head = n_head;
+          merge.head_dim = head_dim;
+          merge.window = window;
+          merge.place = place.get();
+          merge.unit_pages = unit_pages;
+          merge.units = units;
+          merge.out = out.get();
+          kernels().attention_merge(merge, device_->stream());
+          EXPECT_TRUE(partials.guard_holds());
           if (found) *found = faults.values();
           EXPECT_TRUE(out.guard_holds());
           return out.values();
         };
-        std::vector<uint8_t> found;
-        const auto got = run(q, &found);
-        ASSERT_EQ(found, score_fault);
-        ASSERT_TRUE(same_bits(got, want))
-            << kv_type_name(k_type) << " " << kv_type_name(v_type) << " rows " << rows << " before "
-            << before << " head_dim " << head_dim << " window " << window;
-        tally.count(rows * row_width);
+        for (const int64_t unit_pages : {int64_t{1}, kSpanPages}) {
+          std::vector<uint8_t> found;
+          const auto got = run(q, unit_pages, &found);
+          ASSERT_EQ(found, score_fault);
+          ASSERT_TRUE(same_bits(got, want))
+              << "units of " << unit_pages << " pages " << kv_type_name(k_type) << " "
+              << kv_type_name(v_type) << " rows " << rows << " before " << before << " head_dim "
+              << head_dim << " window " << window;
+          tally.count(rows * row_width);
+        }
         for (float& x : q) x = std::nextafter(x, 100.0f);
-        other.trial(!same_bits(run(q, nullptr), want));
+        other.trial(!same_bits(run(q, 1, nullptr), want));
       }
     }
     EXPECT_TRUE(other.seen(0.2));
@@ -605,7 +627,6 @@ TEST_F(Cuda, WholePassesOfEveryKindOfModel) {
     s.n_ff = 250;
   });
   for (const ModelKind& kind : kinds) {
-    if (few_trials() && &kind - kinds.data() > 1) break;
     ModelShape shape = kind.shape;
     if (few_trials()) {
       shape.n_layer = 1;
@@ -617,7 +638,7 @@ TEST_F(Cuda, WholePassesOfEveryKindOfModel) {
     const auto cpu = make_cpu_backend("scalar", 1);
     const Result want = decode(*cpu, model, tokens, {1}, kind.k, kind.v);
     for (const std::vector<int64_t>& turns :
-         few_trials() ? std::vector<std::vector<int64_t>>{{2}}
+         few_trials() ? std::vector<std::vector<int64_t>>{{2}, {1}}
                       : std::vector<std::vector<int64_t>>{{1}, {150}, {3, 7, 1, 16, 33}}) {
       CudaBackend backend(device_);
       const Result got = decode_there(backend, model, tokens, turns, kind.k, kind.v);

@@ -4,10 +4,16 @@
 #include "emulation.h"
 // The kernels' source, as nvcc gets it.
 #include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/products_q256.cuh"
+#include "kernels/cuda/products_q32.cuh"
 #include "test_device.h"
 
 namespace lockstep::kernels::cuda::test {
 namespace {
+
+struct Launches final : Recording {
+  std::vector<std::function<void()>> all;
+};
 
 class EmulatedDevice final : public Device {
  public:
@@ -15,6 +21,7 @@ class EmulatedDevice final : public Device {
   std::string architecture() const override { return "emulated"; }
   std::string driver() const override { return "0.0"; }
   DeviceMemory memory() const override { return {1LL << 30, 1LL << 30}; }
+  int processors() const override { return 3; }
   void* allocate(int64_t bytes) override {
     return std::aligned_alloc(256, static_cast<size_t>((bytes + 255) / 256 * 256));
   }
@@ -35,6 +42,23 @@ class EmulatedDevice final : public Device {
     }
   }
   void wait() override {}
+  void* allocate_host(int64_t bytes) override { return allocate(bytes); }
+  void release_host(void* memory) noexcept override { release(memory); }
+  void start_upload(void* to, const void* from, int64_t bytes) override { upload(to, from, bytes); }
+  void start_download(void* to, const void* from, int64_t bytes) override {
+    upload(to, from, bytes);
+  }
+  void begin_recording() override {
+    recording_ = std::make_shared<Launches>();
+    emulation::recording() = &recording_->all;
+  }
+  std::shared_ptr<Recording> end_recording() override {
+    emulation::recording() = nullptr;
+    return std::move(recording_);
+  }
+  void replay(const Recording& recording) override {
+    for (const auto& launch : static_cast<const Launches&>(recording).all) launch();
+  }
   void mark() override { marks_.push_back(std::chrono::steady_clock::now()); }
   std::vector<double> times() override {
     std::vector<double> ms;
@@ -48,6 +72,7 @@ class EmulatedDevice final : public Device {
   Stream stream() const override { return nullptr; }
 
  private:
+  std::shared_ptr<Launches> recording_;
   std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 

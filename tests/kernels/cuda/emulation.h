@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace lockstep::emulation {
@@ -75,7 +76,22 @@ class Block {
     return other;
   }
 
+  // Words of all lanes of the thread's warp: each gives its own and may read the others' until the
+  // next barrier of the warp.
+  void give(const uint32_t* words, int n) {
+    for (int i = 0; i < n; ++i) given_[thread_index.x][i] = words[i];
+    sync_warp();
+  }
+  const uint32_t* given(int lane) const {
+    return given_[thread_index.x / 32 * 32 + static_cast<unsigned>(lane)];
+  }
+
+  // What a launch asks for beside the kernel's own shared arrays. Never cleared: what a block
+  // leaves there is junk to the next.
+  unsigned char* shared() { return shared_; }
+
   Index thread_index, block_index, block_dim, grid_dim;
+  static constexpr int kSharedBytes = 227 << 10;  // sm_90's
 
  private:
   static constexpr size_t kStackBytes = 64 << 10;
@@ -141,10 +157,47 @@ class Block {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<char> done_;
   jmp_buf scheduler_;
+  uint32_t given_[1024][6];
+  alignas(128) unsigned char shared_[kSharedBytes];
 };
 
+// c += A·B from the fragments of mma.m16n8k32 (registers 4) or m16n8k16 (2) of int8.
+inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t b0, uint32_t b1) {
+  Block& block = Block::running();
+  const uint32_t own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  block.give(own, 6);
+  const int lane = static_cast<int>(block.thread_index.x % 32), g = lane / 4, t = lane % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    for (int k = 0; k < 8 * registers; ++k) {
+      // Elements 16h + 4t … of a row are with lane 4g + t, in the registers of half h.
+      const int half = k / 16, owner = k % 16 / 4, byte = 8 * (k % 4);
+      const uint32_t* row_words = block.given(4 * (row % 8) + owner);
+      const uint32_t* column_words = block.given(4 * column + owner);
+      c[i] += static_cast<int8_t>(row_words[2 * half + row / 8] >> byte) *
+              static_cast<int8_t>(column_words[4 + half] >> byte);
+    }
+  }
+  block.sync_warp();
+}
+
+// While a list of launches is being recorded, launches go there and do not run.
+inline std::vector<std::function<void()>>*& recording() {
+  static std::vector<std::function<void()>>* list = nullptr;
+  return list;
+}
+
 template <typename Kernel, typename Args>
-void launch(Kernel kernel, unsigned blocks, unsigned threads, const Args& args) {
+void launch(Kernel kernel, unsigned blocks, unsigned threads, int shared, const Args& args) {
+  if (shared > Block::kSharedBytes) throw std::logic_error("emulation: too much shared memory");
+  if (recording() != nullptr) {
+    recording()->push_back([=] {
+      auto* list = std::exchange(recording(), nullptr);
+      launch(kernel, blocks, threads, shared, args);
+      recording() = list;
+    });
+    return;
+  }
   const std::function<void()> thread = [&] { kernel(args); };
   for (unsigned block = 0; block < blocks; ++block) {
     Block::running().run(block, blocks, threads, thread);
@@ -153,7 +206,10 @@ void launch(Kernel kernel, unsigned blocks, unsigned threads, const Args& args) 
 
 }  // namespace lockstep::emulation
 
+#define LOCKSTEP_EMULATED
 #define __global__
+#define __launch_bounds__(...)
+#define __host__
 #define __device__
 #define __shared__ static
 #define threadIdx (::lockstep::emulation::Block::running().thread_index)
@@ -163,6 +219,10 @@ void launch(Kernel kernel, unsigned blocks, unsigned threads, const Args& args) 
 
 inline void __syncthreads() {
   ::lockstep::emulation::Block::running().sync();
+}
+
+inline void __syncwarp() {
+  ::lockstep::emulation::Block::running().sync_warp();
 }
 
 template <typename T>
@@ -175,15 +235,11 @@ T __shfl_xor_sync(unsigned, T value, int lane_xor) {
   return value;
 }
 
-inline int32_t __dp4a(int32_t a, int32_t b, int32_t sum) {
-  for (int i = 0; i < 4; ++i) {
-    sum += static_cast<int8_t>(a >> (8 * i)) * static_cast<int8_t>(b >> (8 * i));
-  }
-  return sum;
-}
-
-#define LOCKSTEP_LAUNCH(kernel, blocks, threads, stream, argument)                                \
-  (static_cast<void>(stream),                                                                     \
-   ::lockstep::emulation::launch([](const auto& launched) { kernel(launched); }, (blocks), (threads), \
-                                 (argument)))
+#define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument)                 \
+  (static_cast<void>(stream),                                                              \
+   ::lockstep::emulation::launch([](const auto& launched) { kernel(launched); }, (blocks), \
+                                 (threads), (shared), (argument)))
+#define LOCKSTEP_SHARED(name) \
+  unsigned char* const name = ::lockstep::emulation::Block::running().shared()
 #define LOCKSTEP_UNROLL
+#define LOCKSTEP_UNROLL_BY(n)

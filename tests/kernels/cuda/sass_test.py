@@ -48,7 +48,7 @@ def row(name, counts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--object", required=True)
+    parser.add_argument("--object", required=True, nargs="+")
     parser.add_argument("--nvcc", required=True)
     parser.add_argument("--cuobjdump", default=shutil.which("cuobjdump") or "")
     parser.add_argument("--table", required=True, type=Path)
@@ -60,12 +60,15 @@ def main():
     version = nvcc_version(options.nvcc)
     # It looks for nvdisasm on the PATH.
     folder = str(Path(options.cuobjdump).resolve().parent)
-    done = subprocess.run([options.cuobjdump, "-sass", "-arch", "sm_90", options.object], capture_output=True, text=True,
-                          env={"PATH": f"{folder}:/usr/local/cuda/bin:/usr/bin:/bin"})
-    kernels = count(done.stdout)
-    if done.returncode != 0 or not kernels:
-        print(f"cuobjdump found no kernels in {options.object}: {done.stderr.strip()}")
-        return 1
+    kernels = {}
+    for path in options.object:
+        done = subprocess.run([options.cuobjdump, "-sass", "-arch", "sm_90", path], capture_output=True, text=True,
+                              env={"PATH": f"{folder}:/usr/local/cuda/bin:/usr/bin:/bin"})
+        found = count(done.stdout)
+        if done.returncode != 0 or not found:
+            print(f"cuobjdump found no kernels in {path}: {done.stderr.strip()}")
+            return 1
+        kernels.update(found)
     bad = [f"{name}: {counts[op]} {op}" for name, counts in sorted(kernels.items()) for op in LOCAL if counts[op]]
     lines = [f"# nvcc {version}, sm_90", f"# {'kernel':<26} " + " ".join(f"{op:>5}" for op in ROUNDING)]
     lines += [row(name, counts) for name, counts in sorted(kernels.items())]

@@ -1,0 +1,428 @@
+// Attention in two launches. The first has a block for each unit of pages (one page, or the law's
+// span), KV head and some queries: all rows and heads that read the KV head, so that a page comes
+// from memory once for all of them. It leaves m, l and o of every query and unit. The second merges
+// these in the law's order, and quantises the result for the product that reads it.
+#pragma once
+
+#include "kernels/cuda/kv.cuh"
+#include "kernels/cuda/rows.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+constexpr int kUnitThreads = 128;
+constexpr int kPageKeys = static_cast<int>(kPagePositions);
+
+// What is carried from page to page, but for the outputs.
+struct Carried {
+  float m = 0.0f, l = 0.0f;
+  bool started = false;
+};
+
+// The law's merge of b into a: the factors of a's and b's sums and outputs.
+struct Factors {
+  float a, b;
+};
+__device__ inline Factors merge(Carried& a, const Carried& b) {
+  const float m = a.m > b.m ? a.m : b.m;
+  const Factors e = {math::exp_nonpos(a.m - m), math::exp_nonpos(b.m - m)};
+  a.l = math::fma_rn(b.l, e.b, a.l * e.a);
+  a.m = m;
+  return e;
+}
+
+// Keys that a query at `position` sees of all: from here on.
+__device__ inline int64_t first_seen(int64_t position, int64_t window) {
+  return window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
+}
+
+// Shared memory of a block of the first launch, in floats. Heads of more than 256 elements have the
+// page's values where its keys were.
+struct UnitShared {
+  int queries, key_stride, score_stride;
+  int values, q, scores, ranges, greatest, joining, floats;
+};
+__host__ __device__ inline UnitShared unit_shared(int64_t head_dim) {
+  UnitShared at{};
+  const auto dim = static_cast<int>((head_dim + 3) / 4 * 4);
+  at.queries = dim <= 128 ? 32 : dim <= 256 ? 16 : 8;
+  at.key_stride = dim + 4;  // keys side by side in other banks
+  at.score_stride = at.queries + 4;
+  at.values = dim <= 256 ? kPageKeys * at.key_stride : 0;
+  at.q = at.values + kPageKeys * at.key_stride;
+  at.scores = at.q + at.queries * dim;
+  at.ranges = at.scores + kPageKeys * at.score_stride;
+  at.greatest = at.ranges + 2 * at.queries;
+  at.joining = at.greatest + at.queries;
+  at.floats = at.joining + 2 * at.queries;
+  return at;
+}
+
+// Rows [begin, end) of a page as binary32.
+__device__ inline void load_rows(KvType type, const std::byte* page, int64_t row_bytes, int begin,
+                                 int end, int dim, float* to, int stride) {
+  constexpr int kTogether = 4;
+  const int thread = static_cast<int>(threadIdx.x);
+  const bool halves = type == KvType::f16 && dim % 8 == 0;
+  const bool wide = halves || (type == KvType::f32 && dim % 4 == 0);
+  if (wide) {
+    const int per_word = halves ? 8 : 4, words = dim / per_word, all = (end - begin) * words;
+    for (int i0 = thread; i0 < all; i0 += kTogether * kUnitThreads) {
+      Words4 word[kTogether];
+      LOCKSTEP_UNROLL
+      for (int k = 0; k < kTogether; ++k) {
+        const int i = i0 + k * kUnitThreads;
+        if (i < all) {
+          word[k] = *reinterpret_cast<const Words4*>(page + (begin + i / words) * row_bytes +
+                                                     16 * (i % words));
+        }
+      }
+      LOCKSTEP_UNROLL
+      for (int k = 0; k < kTogether; ++k) {
+        const int i = i0 + k * kUnitThreads;
+        if (i >= all) continue;
+        float* at = to + (begin + i / words) * stride + i % words * per_word;
+        if (halves) {
+          LOCKSTEP_UNROLL
+          for (int n = 0; n < 4; ++n) {
+            at[2 * n] = half_to_float(word[k].word[n] & 0xFFFFu);
+            at[2 * n + 1] = half_to_float(word[k].word[n] >> 16);
+          }
+        } else {
+          LOCKSTEP_UNROLL
+          for (int n = 0; n < 4; ++n) at[n] = math::f32_from_bits(word[k].word[n]);
+        }
+      }
+    }
+    return;
+  }
+  for (int i = thread; i < (end - begin) * dim; i += kUnitThreads) {
+    const int row = begin + i / dim;
+    to[row * stride + i % dim] = kv_value(type, page + row * row_bytes, i % dim);
+  }
+}
+
+// Two queries' scores of one key: sixteen lanes each, then tree(16).
+__device__ inline void two_scores(const float* key, const float* q0, const float* q1, int dim,
+                                  float (&score)[2]) {
+  float lanes[2][16];
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < 16; ++i) lanes[0][i] = lanes[1][i] = 0.0f;
+  const int whole = dim / 16 * 16;
+  for (int d = 0; d < whole; d += 16) {
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < 16; ++i) {
+      const float k = key[d + i];
+      lanes[0][i] = math::fma_rn(q0[d + i], k, lanes[0][i]);
+      lanes[1][i] = math::fma_rn(q1[d + i], k, lanes[1][i]);
+    }
+  }
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < 16; ++i) {
+    if (whole + i < dim) {
+      const float k = key[whole + i];
+      lanes[0][i] = math::fma_rn(q0[whole + i], k, lanes[0][i]);
+      lanes[1][i] = math::fma_rn(q1[whole + i], k, lanes[1][i]);
+    }
+  }
+  LOCKSTEP_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    LOCKSTEP_UNROLL
+    for (int h = 8; h >= 1; h /= 2) {
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < h; ++i) lanes[r][i] = lanes[r][i] + lanes[r][i + h];
+    }
+    score[r] = lanes[r][0];
+  }
+}
+
+__global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(AttentionUnitsArgs args) {
+  LOCKSTEP_SHARED(shared_bytes);
+  after_earlier_launches();
+  const UnitShared at = unit_shared(args.head_dim);
+  float* shared = reinterpret_cast<float*>(shared_bytes);
+  const DeviceKv& kv = args.kv;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const int dim = static_cast<int>(args.head_dim);
+  const int q_stride = (dim + 3) / 4 * 4;
+  const int64_t group = args.n_head / kv.n_head_kv, all = args.rows * group;
+  const int64_t chunks = (all + at.queries - 1) / at.queries;
+  const int64_t first_query = blockIdx.x % chunks * at.queries;
+  const int64_t kv_head = blockIdx.x / chunks % kv.n_head_kv;
+  const int64_t unit = blockIdx.x / chunks / kv.n_head_kv;
+  const int queries =
+      static_cast<int>(all - first_query < at.queries ? all - first_query : at.queries);
+  const int64_t first_position = args.place->first_position;
+  const int64_t first_row = first_query / group, last_row = (first_query + queries - 1) / group;
+
+  int64_t page = first_seen(first_position + first_row, args.window) / kPagePositions;
+  int64_t last_page = (first_position + last_row) / kPagePositions;
+  if (page < unit * args.unit_pages) page = unit * args.unit_pages;
+  if (last_page > (unit + 1) * args.unit_pages - 1) last_page = (unit + 1) * args.unit_pages - 1;
+  if (page > last_page) return;
+
+  const auto row_of = [&](int query) { return (first_query + query) / group; };
+  const auto head_of = [&](int query) { return kv_head * group + (first_query + query) % group; };
+  const auto partial_of = [&](int query) {
+    return args.partials + ((row_of(query) * args.n_head + head_of(query)) * args.units + unit) *
+                               partial_floats(args.head_dim);
+  };
+  float* q = shared + at.q;
+  float* scores = shared + at.scores;
+  auto* ranges = reinterpret_cast<int32_t*>(shared + at.ranges);  // [queries][2]
+  float* greatest = shared + at.greatest;                         // [queries]
+  float* joining = shared + at.joining;                           // [queries][2]
+  for (int i = thread; i < queries * dim; i += kUnitThreads) {
+    const int query = i / dim;
+    q[query * q_stride + i % dim] =
+        args.q[(row_of(query) * args.n_head + head_of(query)) * dim + i % dim];
+  }
+  Carried carried;  // of query `thread`
+  const int64_t k_bytes = row_bytes_of(kv.k_type, args.head_dim);
+  const int64_t v_bytes = row_bytes_of(kv.v_type, args.head_dim);
+
+  for (; page <= last_page; ++page) {
+    const int64_t start = page * kPagePositions;
+    const auto begin_of = [&](int64_t row) {
+      const int64_t seen = first_seen(first_position + row, args.window);
+      return static_cast<int>(seen > start ? (seen - start < kPageKeys ? seen - start : kPageKeys)
+                                           : 0);
+    };
+    const auto end_of = [&](int64_t row) {
+      const int64_t end = first_position + row + 1 - start;
+      return static_cast<int>(end < kPageKeys ? (end > 0 ? end : 0) : kPageKeys);
+    };
+    const int begin = begin_of(first_row), end = end_of(last_row);
+    const std::byte* k_page = kv.k_pages[page] + kv_head * kPagePositions * k_bytes;
+    const std::byte* v_page = kv.v_pages[page] + kv_head * kPagePositions * v_bytes;
+    load_rows(kv.k_type, k_page, k_bytes, begin, end, dim, shared, at.key_stride);
+    if (at.values != 0) {
+      load_rows(kv.v_type, v_page, v_bytes, begin, end, dim, shared + at.values, at.key_stride);
+    }
+    if (thread < at.queries) {
+      // Queries that are not there see all, and nobody looks at what comes out.
+      ranges[2 * thread] = thread < queries ? begin_of(row_of(thread)) : begin;
+      ranges[2 * thread + 1] = thread < queries ? end_of(row_of(thread)) : end;
+    }
+    __syncthreads();
+
+    const int key = thread % kPageKeys;
+    if (key >= begin && key < end) {
+      for (int two = thread / kPageKeys * 2; two < queries; two += 4) {
+        const int other = two + 1 < queries ? two + 1 : two;
+        float sums[2];
+        two_scores(shared + key * at.key_stride, q + two * q_stride, q + other * q_stride, dim,
+                   sums);
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int query = two + i;
+          if (query >= queries || key < ranges[2 * query] || key >= ranges[2 * query + 1]) continue;
+          float s = sums[i] * args.scale;
+          if (is_non_finite(s)) {
+            set_fault(args.faults, row_of(query));
+            s = 0.0f;
+          }
+          if (args.softcap != 0.0f) s = args.softcap * math::tanh(s / args.softcap);
+          scores[key * at.score_stride + query] = s;
+        }
+      }
+    }
+    __syncthreads();
+    if (at.values == 0) {
+      load_rows(kv.v_type, v_page, v_bytes, begin, end, dim, shared, at.key_stride);
+    }
+    // The greatest of a query, then the exponentials in the scores' place: a warp a query.
+    for (int query0 = 0; query0 < queries; query0 += kUnitThreads / 32) {
+      const int query = query0 + warp;
+      const bool there = query < queries;
+      const int from = there ? ranges[2 * query] : 0, to = there ? ranges[2 * query + 1] : 0;
+      const float kNothing = math::f32_from_bits(0xFF800000u);  // -infinity
+      float s[2], m = kNothing;
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const int j = lane + 32 * i;
+        s[i] = j >= from && j < to ? scores[j * at.score_stride + query] : kNothing;
+        m = m > s[i] ? m : s[i];
+      }
+      LOCKSTEP_UNROLL
+      for (int h = 16; h >= 1; h /= 2) {
+        const float other = __shfl_xor_sync(kAllLanes, m, h);
+        m = m > other ? m : other;
+      }
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const int j = lane + 32 * i;
+        if (j >= from && j < to) {
+          scores[j * at.score_stride + query] = math::exp_nonpos(s[i] - m);
+        }
+      }
+      if (there && lane == 0) greatest[query] = m;
+    }
+    __syncthreads();
+    // Sums of a query by one thread, in the law's order; then how this page joins the unit's.
+    Factors e = {0.0f, 0.0f};
+    bool joins = false;
+    if (thread < queries && ranges[2 * thread] < ranges[2 * thread + 1]) {
+      Carried own;
+      own.m = greatest[thread];
+      own.started = true;
+      for (int j = ranges[2 * thread]; j < ranges[2 * thread + 1]; ++j) {
+        own.l = own.l + scores[j * at.score_stride + thread];
+      }
+      if (carried.started) {
+        e = merge(carried, own);
+        joins = true;
+      } else {
+        carried = own;
+      }
+    }
+    if (args.unit_pages > 1) {
+      if (thread < at.queries) {
+        joining[2 * thread] = joins ? e.a : -1.0f;  // no factor is below 0
+        joining[2 * thread + 1] = e.b;
+      }
+      __syncthreads();
+    }
+    // Outputs: a thread has an element of four queries.
+    const float* values = shared + at.values;
+    const int fours = (queries + 3) / 4;
+    for (int item = thread; item < fours * dim; item += kUnitThreads) {
+      const int d = item % dim, query = item / dim * 4;
+      float o[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+      bool all_see = true;
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        all_see = all_see && ranges[2 * (query + i)] == begin && ranges[2 * (query + i) + 1] == end;
+      }
+      if (all_see) {
+        LOCKSTEP_UNROLL_BY(4)
+        for (int j = begin; j < end; ++j) {
+          const float v = values[j * at.key_stride + d];
+          LOCKSTEP_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            o[i] = math::fma_rn(scores[j * at.score_stride + query + i], v, o[i]);
+          }
+        }
+      } else {
+        for (int j = begin; j < end; ++j) {
+          const float v = values[j * at.key_stride + d];
+          LOCKSTEP_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const bool sees = j >= ranges[2 * (query + i)] && j < ranges[2 * (query + i) + 1];
+            if (sees) o[i] = math::fma_rn(scores[j * at.score_stride + query + i], v, o[i]);
+          }
+        }
+      }
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        if (query + i >= queries || ranges[2 * (query + i)] >= ranges[2 * (query + i) + 1])
+          continue;
+        float* to = partial_of(query + i) + 2 + d;
+        if (args.unit_pages > 1) {
+          const float factor = joining[2 * (query + i)];
+          if (factor >= 0.0f) o[i] = math::fma_rn(o[i], joining[2 * (query + i) + 1], *to * factor);
+        }
+        *to = o[i];
+      }
+    }
+    __syncthreads();  // before the next page replaces these
+  }
+  if (thread < queries && carried.started) {
+    float* to = partial_of(thread);
+    to[0] = carried.m;
+    to[1] = carried.l;
+  }
+}
+
+void attention_units(const AttentionUnitsArgs& args, Stream stream) {
+  const UnitShared at = unit_shared(args.head_dim);
+  const int64_t all = args.rows * (args.n_head / args.kv.n_head_kv);
+  const int64_t chunks = (all + at.queries - 1) / at.queries;
+  LOCKSTEP_LAUNCH(attention_units_kernel, blocks_for(args.units * args.kv.n_head_kv * chunks, 1),
+                  kUnitThreads, 4 * at.floats, stream, args);
+}
+
+// A block has 256 elements of a row of all heads.
+__global__ void attention_merge_kernel(AttentionMergeArgs args) {
+  __shared__ float row_at[kRowThreads];
+  after_earlier_launches();
+  const int64_t width = args.n_head * args.head_dim;
+  const int64_t blocks = (width + kRowThreads - 1) / kRowThreads;
+  const int64_t row = blockIdx.x / blocks, block = blockIdx.x % blocks;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t element = block * kRowThreads + thread;
+  if (element < width) {
+    const int64_t position = args.place->first_position + row;
+    const int64_t head = element / args.head_dim, d = element % args.head_dim;
+    const int64_t unit_positions = args.unit_pages * kPagePositions;
+    const int64_t first = first_seen(position, args.window) / unit_positions;
+    const int64_t last = position / unit_positions;
+    const float* partials =
+        args.partials + (row * args.n_head + head) * args.units * partial_floats(args.head_dim);
+    Carried span, result;
+    float span_o = 0.0f, result_o = 0.0f;
+    int64_t span_index = -1;
+    const auto span_into_result = [&] {
+      if (!result.started) {
+        result = span;
+        result_o = span_o;
+        return;
+      }
+      const Factors e = merge(result, span);
+      result_o = math::fma_rn(span_o, e.b, result_o * e.a);
+    };
+    constexpr int kTogether = 4;
+    for (int64_t unit0 = first; unit0 <= last; unit0 += kTogether) {
+      float m[kTogether], l[kTogether], o[kTogether];
+      LOCKSTEP_UNROLL
+      for (int k = 0; k < kTogether; ++k) {
+        if (unit0 + k > last) continue;
+        const float* partial = partials + (unit0 + k) * partial_floats(args.head_dim);
+        m[k] = partial[0];
+        l[k] = partial[1];
+        o[k] = partial[2 + d];
+      }
+      LOCKSTEP_UNROLL
+      for (int k = 0; k < kTogether; ++k) {
+        if (unit0 + k > last) continue;
+        const Carried own = {m[k], l[k], true};
+        const int64_t index = (unit0 + k) * args.unit_pages / kSpanPages;
+        if (span.started && span_index != index) {
+          span_into_result();
+          span.started = false;
+        }
+        span_index = index;
+        if (span.started) {
+          const Factors e = merge(span, own);
+          span_o = math::fma_rn(o[k], e.b, span_o * e.a);
+        } else {
+          span = own;
+          span_o = o[k];
+        }
+      }
+    }
+    span_into_result();
+    const float y = result_o / result.l;
+    row_at[thread] = y;
+    if (args.out != nullptr) args.out[row * width + element] = y;
+  }
+  __syncthreads();
+  const auto at = [&](int64_t first) { return [=](int i) { return row_at[first + i]; }; };
+  const int warp = thread / 32;
+  if (args.forms[0] && block * kRowWarps + warp < width / 32) {
+    quantize_block<32>(at(32 * warp), row, width, block * kRowWarps + warp, args.quantized[0],
+                       args.out_faults);
+  }
+  if (args.forms[1] && warp == 0) {
+    quantize_block<256>(at(0), row, width, block, args.quantized[1], args.out_faults);
+  }
+}
+
+void attention_merge(const AttentionMergeArgs& args, Stream stream) {
+  const int64_t width = args.n_head * args.head_dim;
+  LOCKSTEP_LAUNCH(attention_merge_kernel, blocks_for(width, kRowThreads) * blocks_for(args.rows, 1),
+                  kRowThreads, 0, stream, args);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels::cuda

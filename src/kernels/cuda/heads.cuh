@@ -1,0 +1,103 @@
+// Heads of q, k and v after their products: norms, rotation, and k and v into the cache.
+#pragma once
+
+#include "kernels/cuda/kv.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+constexpr int kHeadWarps = 4;
+
+// Sum of squares of a head by one warp: thread t has the law's lanes t, t + 32, …, t + 224.
+__device__ inline float sum_of_squares(const float* x, int64_t n) {
+  const int thread = static_cast<int>(threadIdx.x % 32);
+  float lanes[8];
+  LOCKSTEP_UNROLL
+  for (int k = 0; k < 8; ++k) {
+    lanes[k] = 0.0f;
+    for (int64_t i = 32 * k + thread; i < n; i += 256) {
+      lanes[k] = math::fma_rn(x[i], x[i], lanes[k]);
+    }
+  }
+  LOCKSTEP_UNROLL
+  for (int h = 4; h >= 1; h /= 2) {
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < h; ++k) lanes[k] = lanes[k] + lanes[k + h];
+  }
+  float sum = lanes[0];
+  LOCKSTEP_UNROLL
+  for (int h = 16; h >= 1; h /= 2) sum = sum + __shfl_xor_sync(kAllLanes, sum, h);
+  return sum;
+}
+
+// One row of one head into its page, by one warp.
+__device__ inline bool write_row(KvType type, const float* x, int64_t head_dim, std::byte* row) {
+  const int64_t step = unit_elements(type);
+  bool fault = false;
+  for (int64_t i = step * static_cast<int64_t>(threadIdx.x % 32); i < head_dim; i += 32 * step) {
+    fault |= write_unit(type, x, i, row);
+  }
+  return fault;
+}
+
+// A warp has a head of a row: of q, then of k, then of v.
+__global__ void heads_kernel(HeadsArgs args) {
+  LOCKSTEP_SHARED(shared);
+  after_earlier_launches();
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const DeviceKv& kv = args.kv;
+  const int64_t heads = args.n_head + 2 * kv.n_head_kv;
+  const int64_t item = static_cast<int64_t>(blockIdx.x) * kHeadWarps + warp;
+  if (item >= args.rows * heads) return;
+  const int64_t row = item / heads;
+  int64_t head = item % heads;
+  const bool is_q = head < args.n_head, is_v = head >= args.n_head + kv.n_head_kv;
+  if (!is_q) head -= args.n_head + (is_v ? kv.n_head_kv : 0);
+  const float* from = is_q ? args.q + (row * args.n_head + head) * args.head_dim
+                           : (is_v ? args.v : args.k) + (row * kv.n_head_kv + head) * args.head_dim;
+  float* x = reinterpret_cast<float*>(shared) + warp * args.head_dim;
+  for (int64_t i = lane; i < args.head_dim; i += 32) x[i] = from[i];
+  __syncwarp();
+  const float* norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
+  if (norm != nullptr) {
+    const float ss = sum_of_squares(x, args.head_dim);
+    if (lane == 0 && is_non_finite(ss)) set_fault(is_q ? args.q_faults : args.k_faults, row);
+    const float mean = ss / static_cast<float>(args.head_dim);
+    const float r = 1.0f / square_root(mean + (is_q ? args.q_eps : args.k_eps));
+    __syncwarp();
+    for (int64_t i = lane; i < args.head_dim; i += 32) x[i] = (x[i] * r) * norm[i];
+    __syncwarp();
+  }
+  if (!is_v) {
+    const int64_t half = args.n_rot / 2;
+    for (int64_t pair = lane; pair < half; pair += 32) {
+      const float c = args.cos[row * half + pair], s = args.sin[row * half + pair];
+      float* x0 = x + (args.halves ? pair : 2 * pair);
+      float* x1 = x0 + (args.halves ? half : 1);
+      const float a = *x0, b = *x1;
+      *x0 = math::fma_rn(a, c, -(b * s));
+      *x1 = math::fma_rn(b, c, a * s);
+    }
+    __syncwarp();
+  }
+  if (is_q) {
+    float* to = args.q + (row * args.n_head + head) * args.head_dim;
+    for (int64_t i = lane; i < args.head_dim; i += 32) to[i] = x[i];
+    return;
+  }
+  const int64_t position = args.place->first_position + row;
+  const int64_t place = head * kPagePositions + position % kPagePositions;
+  const KvType type = is_v ? kv.v_type : kv.k_type;
+  std::byte* page = (is_v ? kv.v_pages : kv.k_pages)[position / kPagePositions];
+  std::byte* to = page + place * row_bytes_of(type, args.head_dim);
+  if (write_row(type, x, args.head_dim, to)) set_fault(args.write_faults, row);
+}
+
+void heads(const HeadsArgs& args, Stream stream) {
+  const int64_t items = args.rows * (args.n_head + 2 * args.kv.n_head_kv);
+  LOCKSTEP_LAUNCH(heads_kernel, blocks_for(items, kHeadWarps), 32 * kHeadWarps,
+                  static_cast<int>(4 * kHeadWarps * args.head_dim), stream, args);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,3 @@
+#include "kernels/cuda/launch.cuh"
+//
+#include "kernels/cuda/products_q256.cuh"
