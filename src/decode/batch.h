@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decode/session.h"
+#include "kernels/logits_buffer.h"
 
 namespace lockstep::decode {
 
@@ -32,7 +33,7 @@ class Batch {
 
  private:
   int64_t prompt_rows_;
-  std::vector<float> logits_;
+  kernels::LogitsBuffer logits_;
 };
 
 }  // namespace lockstep::decode

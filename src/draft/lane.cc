@@ -25,7 +25,8 @@ Lane::Outcome Lane::run(std::span<const int32_t> tokens, int64_t first_logits_ro
 }
 
 std::vector<Lane::Outcome> Lane::run_together(std::span<const Part> parts,
-                                              std::vector<float>& logits, kernels::Plant* plant) {
+                                              kernels::LogitsBuffer& logits,
+                                              kernels::Plant* plant) {
   std::vector<Outcome> outcomes;
   if (parts.empty()) return outcomes;
   const model::Model* model = parts.front().lane->model_.get();
@@ -38,11 +39,9 @@ std::vector<Lane::Outcome> Lane::run_together(std::span<const Part> parts,
     wanted += (part.tokens.size() - static_cast<size_t>(part.first_logits_row)) *
               static_cast<size_t>(part.lane->n_vocab_);
   }
-  // Only grown: filling with zeros what the pass writes anyway would cost a sweep of memory.
-  if (logits.size() < wanted) logits.resize(wanted);
   kernels::Pass pass;
   pass.plant = plant;
-  pass.logits = std::span(logits).first(wanted);
+  pass.logits = logits.first(backend, wanted);
   size_t appended = 0;
   try {
     for (const Part& part : parts) {
@@ -65,7 +64,7 @@ std::vector<Lane::Outcome> Lane::run_together(std::span<const Part> parts,
     const int64_t rows = std::ssize(part.tokens);
     const auto size = static_cast<size_t>((rows - part.first_logits_row) * lane.n_vocab_);
     lane.first_logits_row_ = part.first_logits_row;
-    lane.logits_ = std::span<const float>(logits).subspan(first_logit, size);
+    lane.logits_ = pass.logits.subspan(first_logit, size);
     Outcome outcome{.good_rows = rows};
     for (const kernels::PassFault& fault : pass.faults) {
       const int64_t row = fault.row - first_row;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/logits_buffer.h"
 #include "model/model.h"
 #include "state/kv_cache.h"
 
@@ -46,7 +47,8 @@ class Lane {
   // would have given it. The lanes are different ones over the same model and backend
   // (std::logic_error). Their logits() are in `logits`, which grows as needed: valid until it is
   // used for the next pass. On an exception nothing is pending in any of them.
-  static std::vector<Outcome> run_together(std::span<const Part> parts, std::vector<float>& logits,
+  static std::vector<Outcome> run_together(std::span<const Part> parts,
+                                           kernels::LogitsBuffer& logits,
                                            kernels::Plant* plant = nullptr);
   void commit(int64_t rows) { kv_.commit(rows); }
   // Of a row of the lane's last run, row >= its first_logits_row: raw logits [n_vocab].
@@ -60,8 +62,8 @@ class Lane {
   std::shared_ptr<kernels::Backend> backend_;
   state::KvCache kv_;
   int64_t n_vocab_;
-  std::vector<float> own_logits_;  // of run()
-  std::span<const float> logits_;  // of the last run, wherever they are
+  kernels::LogitsBuffer own_logits_;  // of run()
+  std::span<const float> logits_;     // of the last run, wherever they are
   int64_t first_logits_row_ = 0;
 };
 

@@ -40,12 +40,15 @@ __device__ inline int64_t first_seen(int64_t position, int64_t window) {
 // page's values where its keys were.
 struct UnitShared {
   int queries, key_stride, score_stride;
-  int values, q, scores, ranges, greatest, joining, floats;
+  int values, q, scores, ranges, greatest, joining, rows, places, floats;
 };
-__host__ __device__ inline UnitShared unit_shared(int64_t head_dim) {
+__host__ __device__ inline int most_queries(int64_t head_dim) {
+  return head_dim <= 128 ? 32 : head_dim <= 256 ? 16 : 8;
+}
+__host__ __device__ inline UnitShared unit_shared(int64_t head_dim, int queries) {
   UnitShared at{};
   const auto dim = static_cast<int>((head_dim + 3) / 4 * 4);
-  at.queries = dim <= 128 ? 32 : dim <= 256 ? 16 : 8;
+  at.queries = queries;
   at.key_stride = dim + 4;  // keys side by side in other banks
   at.score_stride = at.queries + 4;
   at.values = dim <= 256 ? kPageKeys * at.key_stride : 0;
@@ -54,7 +57,9 @@ __host__ __device__ inline UnitShared unit_shared(int64_t head_dim) {
   at.ranges = at.scores + kPageKeys * at.score_stride;
   at.greatest = at.ranges + 2 * at.queries;
   at.joining = at.greatest + at.queries;
-  at.floats = at.joining + 2 * at.queries;
+  at.rows = at.joining + 2 * at.queries;
+  at.places = at.rows + at.queries;
+  at.floats = at.places + at.queries;
   return at;
 }
 
@@ -65,33 +70,35 @@ __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row
   const int thread = static_cast<int>(threadIdx.x);
   const bool halves = type == KvType::f16 && dim % 8 == 0;
   const bool wide = halves || (type == KvType::f32 && dim % 4 == 0);
-  if (wide) {
-    const int per_word = halves ? 8 : 4, words = dim / per_word, all = (end - begin) * words;
-    for (int i0 = thread; i0 < all; i0 += kTogether * kUnitThreads) {
+  const int per_word = halves ? 8 : 4, words = dim / per_word;
+  if (wide && kUnitThreads % words == 0) {
+    const int step = kUnitThreads / words, word_at = thread % words;
+    const std::byte* from = page + 16 * word_at;
+    for (int row0 = begin + thread / words; row0 < end; row0 += kTogether * step) {
       Words4 word[kTogether];
       LOCKSTEP_UNROLL
       for (int k = 0; k < kTogether; ++k) {
-        const int i = i0 + k * kUnitThreads;
-        if (i < all) {
-          word[k] = *reinterpret_cast<const Words4*>(page + (begin + i / words) * row_bytes +
-                                                     16 * (i % words));
-        }
+        const int row = row0 + k * step;
+        if (row < end) word[k] = *reinterpret_cast<const Words4*>(from + row * row_bytes);
       }
       LOCKSTEP_UNROLL
       for (int k = 0; k < kTogether; ++k) {
-        const int i = i0 + k * kUnitThreads;
-        if (i >= all) continue;
-        float* at = to + (begin + i / words) * stride + i % words * per_word;
-        if (halves) {
-          LOCKSTEP_UNROLL
-          for (int n = 0; n < 4; ++n) {
-            at[2 * n] = half_to_float(word[k].word[n] & 0xFFFFu);
-            at[2 * n + 1] = half_to_float(word[k].word[n] >> 16);
+        const int row = row0 + k * step;
+        if (row >= end) continue;
+        float* at = to + row * stride + word_at * per_word;
+        Floats4 x[2];
+        LOCKSTEP_UNROLL
+        for (int n = 0; n < 4; ++n) {
+          const uint32_t w = word[k].word[n];
+          if (halves) {
+            x[n / 2].x[n % 2 * 2] = half_to_float(w & 0xFFFFu);
+            x[n / 2].x[n % 2 * 2 + 1] = half_to_float(w >> 16);
+          } else {
+            x[0].x[n] = math::f32_from_bits(w);
           }
-        } else {
-          LOCKSTEP_UNROLL
-          for (int n = 0; n < 4; ++n) at[n] = math::f32_from_bits(word[k].word[n]);
         }
+        *reinterpret_cast<Floats4*>(at) = x[0];
+        if (halves) *reinterpret_cast<Floats4*>(at + 4) = x[1];
       }
     }
     return;
@@ -111,10 +118,15 @@ __device__ inline void two_scores(const float* key, const float* q0, const float
   const int whole = dim / 16 * 16;
   for (int d = 0; d < whole; d += 16) {
     LOCKSTEP_UNROLL
-    for (int i = 0; i < 16; ++i) {
-      const float k = key[d + i];
-      lanes[0][i] = math::fma_rn(q0[d + i], k, lanes[0][i]);
-      lanes[1][i] = math::fma_rn(q1[d + i], k, lanes[1][i]);
+    for (int f = 0; f < 16; f += 4) {
+      const Floats4 k = *reinterpret_cast<const Floats4*>(key + d + f);
+      const Floats4 a = *reinterpret_cast<const Floats4*>(q0 + d + f);
+      const Floats4 b = *reinterpret_cast<const Floats4*>(q1 + d + f);
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        lanes[0][f + i] = math::fma_rn(a.x[i], k.x[i], lanes[0][f + i]);
+        lanes[1][f + i] = math::fma_rn(b.x[i], k.x[i], lanes[1][f + i]);
+      }
     }
   }
   LOCKSTEP_UNROLL
@@ -139,21 +151,21 @@ __device__ inline void two_scores(const float* key, const float* q0, const float
 __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(AttentionUnitsArgs args) {
   LOCKSTEP_SHARED(shared_bytes);
   after_earlier_launches();
-  const UnitShared at = unit_shared(args.head_dim);
+  const UnitShared at = unit_shared(args.head_dim, args.queries);
   float* shared = reinterpret_cast<float*>(shared_bytes);
   const DeviceKv& kv = args.kv;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int dim = static_cast<int>(args.head_dim);
   const int q_stride = (dim + 3) / 4 * 4;
-  const int64_t group = args.n_head / kv.n_head_kv, all = args.rows * group;
-  const int64_t chunks = (all + at.queries - 1) / at.queries;
-  const int64_t first_query = blockIdx.x % chunks * at.queries;
-  const int64_t kv_head = blockIdx.x / chunks % kv.n_head_kv;
-  const int64_t unit = blockIdx.x / chunks / kv.n_head_kv;
-  const int queries =
-      static_cast<int>(all - first_query < at.queries ? all - first_query : at.queries);
+  const int n_head = static_cast<int>(args.n_head), block = static_cast<int>(blockIdx.x);
+  const int group = n_head / kv.n_head_kv, all = static_cast<int>(args.rows) * group;
+  const int chunks = (all + at.queries - 1) / at.queries;
+  const int first_query = block % chunks * at.queries;
+  const int kv_head = block / chunks % kv.n_head_kv;
+  const int unit = block / chunks / kv.n_head_kv;
+  const int queries = all - first_query < at.queries ? all - first_query : at.queries;
   const int64_t first_position = args.place->first_position;
-  const int64_t first_row = first_query / group, last_row = (first_query + queries - 1) / group;
+  const int first_row = first_query / group, last_row = (first_query + queries - 1) / group;
 
   int64_t page = first_seen(first_position + first_row, args.window) / kPagePositions;
   int64_t last_page = (first_position + last_row) / kPagePositions;
@@ -161,21 +173,24 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
   if (last_page > (unit + 1) * args.unit_pages - 1) last_page = (unit + 1) * args.unit_pages - 1;
   if (page > last_page) return;
 
-  const auto row_of = [&](int query) { return (first_query + query) / group; };
-  const auto head_of = [&](int query) { return kv_head * group + (first_query + query) % group; };
-  const auto partial_of = [&](int query) {
-    return args.partials + ((row_of(query) * args.n_head + head_of(query)) * args.units + unit) *
-                               partial_floats(args.head_dim);
-  };
   float* q = shared + at.q;
   float* scores = shared + at.scores;
   auto* ranges = reinterpret_cast<int32_t*>(shared + at.ranges);  // [queries][2]
   float* greatest = shared + at.greatest;                         // [queries]
   float* joining = shared + at.joining;                           // [queries][2]
-  for (int i = thread; i < queries * dim; i += kUnitThreads) {
-    const int query = i / dim;
-    q[query * q_stride + i % dim] =
-        args.q[(row_of(query) * args.n_head + head_of(query)) * dim + i % dim];
+  auto* rows = reinterpret_cast<int32_t*>(shared + at.rows);      // [queries]
+  auto* places = reinterpret_cast<int32_t*>(shared + at.places);  // [queries] row·n_head + head
+  if (thread < queries) {
+    rows[thread] = (first_query + thread) / group;
+    places[thread] = rows[thread] * n_head + kv_head * group + (first_query + thread) % group;
+  }
+  const auto partial_of = [&](int query) {
+    return args.partials + (static_cast<int64_t>(places[query]) * args.units + unit) * (dim + 2);
+  };
+  __syncthreads();
+  for (int query = warp; query < queries; query += kUnitThreads / 32) {
+    const float* from = args.q + static_cast<int64_t>(places[query]) * dim;
+    for (int d = lane; d < dim; d += 32) q[query * q_stride + d] = from[d];
   }
   Carried carried;  // of query `thread`
   const int64_t k_bytes = row_bytes_of(kv.k_type, args.head_dim);
@@ -201,8 +216,8 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
     }
     if (thread < at.queries) {
       // Queries that are not there see all, and nobody looks at what comes out.
-      ranges[2 * thread] = thread < queries ? begin_of(row_of(thread)) : begin;
-      ranges[2 * thread + 1] = thread < queries ? end_of(row_of(thread)) : end;
+      ranges[2 * thread] = thread < queries ? begin_of(rows[thread]) : begin;
+      ranges[2 * thread + 1] = thread < queries ? end_of(rows[thread]) : end;
     }
     __syncthreads();
 
@@ -219,7 +234,7 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
           if (query >= queries || key < ranges[2 * query] || key >= ranges[2 * query + 1]) continue;
           float s = sums[i] * args.scale;
           if (is_non_finite(s)) {
-            set_fault(args.faults, row_of(query));
+            set_fault(args.faults, rows[query]);
             s = 0.0f;
           }
           if (args.softcap != 0.0f) s = args.softcap * math::tanh(s / args.softcap);
@@ -266,6 +281,7 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
       Carried own;
       own.m = greatest[thread];
       own.started = true;
+      LOCKSTEP_UNROLL_BY(8)
       for (int j = ranges[2 * thread]; j < ranges[2 * thread + 1]; ++j) {
         own.l = own.l + scores[j * at.score_stride + thread];
       }
@@ -289,40 +305,45 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
     for (int item = thread; item < fours * dim; item += kUnitThreads) {
       const int d = item % dim, query = item / dim * 4;
       float o[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-      bool all_see = true;
+      int from[4], to[4], all_from = begin, all_to = end;  // keys that all four see
       LOCKSTEP_UNROLL
       for (int i = 0; i < 4; ++i) {
-        all_see = all_see && ranges[2 * (query + i)] == begin && ranges[2 * (query + i) + 1] == end;
+        from[i] = ranges[2 * (query + i)];
+        to[i] = ranges[2 * (query + i) + 1];
+        all_from = all_from > from[i] ? all_from : from[i];
+        all_to = all_to < to[i] ? all_to : to[i];
       }
-      if (all_see) {
-        LOCKSTEP_UNROLL_BY(4)
-        for (int j = begin; j < end; ++j) {
+      if (all_to < all_from) all_to = all_from;
+      const auto some_see = [&](int first, int last) {
+        for (int j = first; j < last; ++j) {
           const float v = values[j * at.key_stride + d];
           LOCKSTEP_UNROLL
           for (int i = 0; i < 4; ++i) {
-            o[i] = math::fma_rn(scores[j * at.score_stride + query + i], v, o[i]);
+            const float p = scores[j * at.score_stride + query + i];
+            if (j >= from[i] && j < to[i]) o[i] = math::fma_rn(p, v, o[i]);
           }
         }
-      } else {
-        for (int j = begin; j < end; ++j) {
-          const float v = values[j * at.key_stride + d];
-          LOCKSTEP_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const bool sees = j >= ranges[2 * (query + i)] && j < ranges[2 * (query + i) + 1];
-            if (sees) o[i] = math::fma_rn(scores[j * at.score_stride + query + i], v, o[i]);
-          }
-        }
+      };
+      some_see(begin, all_from);
+      LOCKSTEP_UNROLL_BY(4)
+      for (int j = all_from; j < all_to; ++j) {
+        const float v = values[j * at.key_stride + d];
+        const Floats4 p = *reinterpret_cast<const Floats4*>(scores + j * at.score_stride + query);
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < 4; ++i) o[i] = math::fma_rn(p.x[i], v, o[i]);
       }
+      some_see(all_to, end);
       LOCKSTEP_UNROLL
       for (int i = 0; i < 4; ++i) {
-        if (query + i >= queries || ranges[2 * (query + i)] >= ranges[2 * (query + i) + 1])
-          continue;
-        float* to = partial_of(query + i) + 2 + d;
+        if (query + i >= queries || from[i] >= to[i]) continue;
+        float* out = partial_of(query + i) + 2 + d;
         if (args.unit_pages > 1) {
           const float factor = joining[2 * (query + i)];
-          if (factor >= 0.0f) o[i] = math::fma_rn(o[i], joining[2 * (query + i) + 1], *to * factor);
+          if (factor >= 0.0f) {
+            o[i] = math::fma_rn(o[i], joining[2 * (query + i) + 1], *out * factor);
+          }
         }
-        *to = o[i];
+        *out = o[i];
       }
     }
     __syncthreads();  // before the next page replaces these
@@ -335,33 +356,42 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
 }
 
 void attention_units(const AttentionUnitsArgs& args, Stream stream) {
-  const UnitShared at = unit_shared(args.head_dim);
   const int64_t all = args.rows * (args.n_head / args.kv.n_head_kv);
-  const int64_t chunks = (all + at.queries - 1) / at.queries;
-  LOCKSTEP_LAUNCH(attention_units_kernel, blocks_for(args.units * args.kv.n_head_kv * chunks, 1),
-                  kUnitThreads, 4 * at.floats, stream, args);
+  // Few queries a block where pages are few, so that all multiprocessors have some; many where they
+  // are many, so that a page is read once for all.
+  constexpr int64_t kEnough = 512;
+  AttentionUnitsArgs own = args;
+  own.queries = most_queries(args.head_dim);
+  const auto blocks = [&] {
+    return args.units * args.kv.n_head_kv * ((all + own.queries - 1) / own.queries);
+  };
+  while (own.queries > 4 && blocks() < kEnough) own.queries /= 2;
+  LOCKSTEP_LAUNCH(attention_units_kernel, blocks_for(blocks(), 1), kUnitThreads,
+                  4 * unit_shared(args.head_dim, own.queries).floats, stream, own);
 }
 
 // A block has 256 elements of a row of all heads.
 __global__ void attention_merge_kernel(AttentionMergeArgs args) {
-  __shared__ float row_at[kRowThreads];
+  __shared__ Floats4 row4_at[kRowThreads / 4];
+  float* row_at = reinterpret_cast<float*>(row4_at);
   after_earlier_launches();
-  const int64_t width = args.n_head * args.head_dim;
-  const int64_t blocks = (width + kRowThreads - 1) / kRowThreads;
-  const int64_t row = blockIdx.x / blocks, block = blockIdx.x % blocks;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int64_t element = block * kRowThreads + thread;
+  const int dim = static_cast<int>(args.head_dim), n_head = static_cast<int>(args.n_head);
+  const int width = n_head * dim, blocks = (width + kRowThreads - 1) / kRowThreads;
+  const int row = static_cast<int>(blockIdx.x) / blocks;
+  const int block = static_cast<int>(blockIdx.x) % blocks;
+  const int thread = static_cast<int>(threadIdx.x), element = block * kRowThreads + thread;
   if (element < width) {
     const int64_t position = args.place->first_position + row;
-    const int64_t head = element / args.head_dim, d = element % args.head_dim;
-    const int64_t unit_positions = args.unit_pages * kPagePositions;
-    const int64_t first = first_seen(position, args.window) / unit_positions;
-    const int64_t last = position / unit_positions;
+    const int head = element / dim, d = element % dim;
+    const int unit_positions = static_cast<int>(args.unit_pages * kPagePositions);
+    const int first = static_cast<int>(first_seen(position, args.window)) / unit_positions;
+    const int last = static_cast<int>(position) / unit_positions;
+    const int unit_pages = static_cast<int>(args.unit_pages);
     const float* partials =
-        args.partials + (row * args.n_head + head) * args.units * partial_floats(args.head_dim);
+        args.partials + (static_cast<int64_t>(row) * n_head + head) * args.units * (dim + 2);
     Carried span, result;
     float span_o = 0.0f, result_o = 0.0f;
-    int64_t span_index = -1;
+    int span_index = -1;
     const auto span_into_result = [&] {
       if (!result.started) {
         result = span;
@@ -372,12 +402,12 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
       result_o = math::fma_rn(span_o, e.b, result_o * e.a);
     };
     constexpr int kTogether = 4;
-    for (int64_t unit0 = first; unit0 <= last; unit0 += kTogether) {
+    for (int unit0 = first; unit0 <= last; unit0 += kTogether) {
       float m[kTogether], l[kTogether], o[kTogether];
       LOCKSTEP_UNROLL
       for (int k = 0; k < kTogether; ++k) {
         if (unit0 + k > last) continue;
-        const float* partial = partials + (unit0 + k) * partial_floats(args.head_dim);
+        const float* partial = partials + static_cast<int64_t>(unit0 + k) * (dim + 2);
         m[k] = partial[0];
         l[k] = partial[1];
         o[k] = partial[2 + d];
@@ -386,7 +416,7 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
       for (int k = 0; k < kTogether; ++k) {
         if (unit0 + k > last) continue;
         const Carried own = {m[k], l[k], true};
-        const int64_t index = (unit0 + k) * args.unit_pages / kSpanPages;
+        const int index = (unit0 + k) * unit_pages / static_cast<int>(kSpanPages);
         if (span.started && span_index != index) {
           span_into_result();
           span.started = false;
@@ -404,17 +434,18 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
     span_into_result();
     const float y = result_o / result.l;
     row_at[thread] = y;
-    if (args.out != nullptr) args.out[row * width + element] = y;
+    if (args.out != nullptr) args.out[static_cast<int64_t>(row) * width + element] = y;
   }
   __syncthreads();
-  const auto at = [&](int64_t first) { return [=](int i) { return row_at[first + i]; }; };
-  const int warp = thread / 32;
-  if (args.forms[0] && block * kRowWarps + warp < width / 32) {
-    quantize_block<32>(at(32 * warp), row, width, block * kRowWarps + warp, args.quantized[0],
-                       args.out_faults);
+  const auto element4 = [&](int k) {
+    return *reinterpret_cast<const Floats4*>(row_at + k % kRowThreads);
+  };
+  const int warp = thread / 32, begin = block * kRowThreads;
+  if (args.forms[0] && warp < 2 && begin + 128 * warp < width) {
+    quantize_part<32>(element4, row, width, begin + 128 * warp, args.quantized[0], args.out_faults);
   }
-  if (args.forms[1] && warp == 0) {
-    quantize_block<256>(at(0), row, width, block, args.quantized[1], args.out_faults);
+  if (args.forms[1] && warp == 2) {
+    quantize_part<256>(element4, row, width, begin, args.quantized[1], args.out_faults);
   }
 }
 

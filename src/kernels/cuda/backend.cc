@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <mutex>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "kernels/cpu/float_mode.h"
@@ -15,62 +13,6 @@
 
 namespace lockstep::kernels::cuda {
 namespace {
-
-// Pages of KV in the device's memory, cut from larger pieces: a piece costs the device as much time
-// as a page. Pages that come back are handed out again; pieces go when the last page's owner does.
-class DevicePages final : public PageMemory {
- public:
-  explicit DevicePages(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-  std::byte* allocate(int64_t bytes) override {
-    const std::lock_guard lock(mutex_);
-    const int64_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    std::vector<std::byte*>& free = free_[room];
-    if (free.empty() && !cut(room, std::max(room, kPieceBytes)) && !cut(room, room)) return nullptr;
-    std::byte* page = free.back();
-    free.pop_back();
-    rooms_[page] = room;
-    return page;
-  }
-  void release(std::byte* page) noexcept override {
-    if (page == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    const auto room = rooms_.find(page);
-    free_[room->second].push_back(page);
-    rooms_.erase(room);
-  }
-  void fill(std::byte* at, int value, int64_t bytes, int64_t pitch, int64_t rows) override {
-    device_->fill(at, value, bytes, pitch, rows);
-  }
-  void copy(std::byte* to, const std::byte* from, int64_t bytes, int64_t pitch,
-            int64_t rows) override {
-    device_->copy(to, from, bytes, pitch, rows);
-  }
-  const std::byte* view(const std::byte* page, int64_t bytes, std::byte* buffer) override {
-    device_->download(buffer, page, bytes);
-    return buffer;
-  }
-  const char* name() const override { return "device memory"; }
-
- private:
-  static constexpr int64_t kAlignment = 256;
-  static constexpr int64_t kPieceBytes = 16 << 20;
-
-  bool cut(int64_t room, int64_t bytes) {
-    auto* memory = static_cast<std::byte*>(device_->allocate(bytes));
-    if (memory == nullptr) return false;
-    pieces_.emplace_back(memory, [device = device_](std::byte* piece) { device->release(piece); });
-    for (int64_t at = bytes / room * room - room; at >= 0; at -= room) {
-      free_[room].push_back(memory + at);
-    }
-    return true;
-  }
-
-  std::shared_ptr<Device> device_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<std::byte>> pieces_;
-  std::unordered_map<int64_t, std::vector<std::byte*>> free_;  // by room
-  std::unordered_map<std::byte*, int64_t> rooms_;              // of pages that are out
-};
 
 constexpr int64_t kReadBytes = 2LL << 30;  // far above any L2
 // Passes of at most so many rows are recorded, and so many of them kept.
@@ -99,11 +41,10 @@ BackendInfo CudaBackend::info() const {
 }
 
 std::unique_ptr<Backend> CudaBackend::sibling(const std::string&, int) const {
-  return std::make_unique<CudaBackend>(device_, store_);
+  return std::unique_ptr<CudaBackend>(new CudaBackend(device_, store_, pages_));
 }
 
 std::shared_ptr<PageMemory> CudaBackend::page_memory() const {
-  if (!pages_) pages_ = std::make_shared<DevicePages>(device_);
   return pages_;
 }
 
@@ -136,6 +77,12 @@ double CudaBackend::read_gb_s() {
   return static_cast<double>(read_bytes_) / (ms[ms.size() / 2] * 1e6);
 }
 
+std::shared_ptr<float[]> CudaBackend::logits_memory(int64_t floats) {
+  auto memory = std::make_shared<HostBuffer>();
+  auto* at = reinterpret_cast<float*>(memory->reserve(device_, 4 * floats));
+  return {at, [memory](float*) {}};
+}
+
 void CudaBackend::run(const Graph& graph, Pass& pass) {
   graph_ = &graph;
   pass_ = &pass;
@@ -150,20 +97,33 @@ void CudaBackend::run(const Graph& graph, Pass& pass) {
   weights_ = weights;
   reserve(graph);
   fill_block(graph);
+  forget_rows();
   run_launches();
   const auto wanted = static_cast<int64_t>(plan_.selected.size());
   const int64_t logits = 4 * wanted * graph.n_vocab, flags = (n_ops() + 1) * plan_.rows;
-  std::byte* results = results_.reserve(device_, logits + flags);
-  if (logits > 0) device_->start_download(results, slot(graph.logits), logits);
-  device_->start_download(results + logits, faults(0), flags);
+  // Straight to their place where the device can write there.
+  const bool direct = device_->is_host_memory(pass.logits.data());
+  std::byte* results = results_.reserve(device_, flags + (direct ? 0 : logits));
+  void* logits_there = direct ? static_cast<void*>(pass.logits.data()) : results + flags;
+  if (logits > 0) device_->start_download(logits_there, slot(graph.logits), logits);
+  device_->start_download(results, faults(0), flags);
   device_->wait();
-  if (logits > 0) std::memcpy(pass.logits.data(), results, static_cast<size_t>(logits));
-  pass.faults = faults_of(plan_, reinterpret_cast<const uint8_t*>(results + logits), n_ops());
+  if (logits > 0 && !direct) {
+    std::memcpy(pass.logits.data(), logits_there, static_cast<size_t>(logits));
+  }
+  pass.faults = faults_of(plan_, reinterpret_cast<const uint8_t*>(results), n_ops());
   if (!observer_) return;
   const std::vector<double> ms = device_->times();
   for (int i = 0; i < n_ops(); ++i) {
     observer_->on_op(i, ms[static_cast<size_t>(i)], plan_.rows_at(i));
   }
+}
+
+void CudaBackend::forget_rows() {
+  if (forgotten_.places.empty()) return;
+  device_->kernels().fill({on_device<FillPlace>(forgotten_at_),
+                           static_cast<int64_t>(forgotten_.places.size()), forgotten_.value},
+                          device_->stream());
 }
 
 std::optional<CudaBackend::Shape> CudaBackend::shape() const {
@@ -327,6 +287,13 @@ void CudaBackend::fill_block(const Graph& graph) {
       const int64_t k = list(kv.k_pages);
       lists.layers.push_back({k, list(kv.v_pages)});
     }
+  }
+  // Last: a recorded pass has everything else at the places that its shape says.
+  forgotten_ = pages_->take_fills();
+  const auto fills = static_cast<int64_t>(forgotten_.places.size() * sizeof(FillPlace));
+  forgotten_at_ = block_.add(fills);
+  if (fills > 0) {
+    std::memcpy(block_.at(forgotten_at_), forgotten_.places.data(), static_cast<size_t>(fills));
   }
   constexpr int64_t kRoom = 1 << 20;  // it hardly ever moves
   grow(block_memory_, std::max(kRoom, block_.size()), "a pass's inputs");

@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/pass_plan.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/pages.h"
 #include "kernels/cuda/steps.h"
 #include "kernels/cuda/weights.h"
 #include "kernels/rope_table.h"
@@ -25,9 +26,8 @@ namespace lockstep::kernels::cuda {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(std::shared_ptr<Device> device)
-      : CudaBackend(device, std::make_shared<DeviceWeightStore>(device)) {}
-  CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<DeviceWeightStore> store)
-      : device_(std::move(device)), store_(std::move(store)) {}
+      : CudaBackend(device, std::make_shared<DeviceWeightStore>(device),
+                    std::make_shared<DevicePages>(device)) {}
 
   BackendInfo info() const override;
   LoadReport prepare(const Graph& graph) override;
@@ -37,8 +37,13 @@ class CudaBackend final : public Backend {
   void run(const Graph& graph, Pass& pass) override;
   std::shared_ptr<PageMemory> page_memory() const override;
   double read_gb_s() override;
+  std::shared_ptr<float[]> logits_memory(int64_t floats) override;
 
  private:
+  CudaBackend(std::shared_ptr<Device> device, std::shared_ptr<DeviceWeightStore> store,
+              std::shared_ptr<DevicePages> pages)
+      : device_(std::move(device)), store_(std::move(store)), pages_(std::move(pages)) {}
+
   // What goes to the device before a pass, in one block.
   class Block {
    public:
@@ -79,6 +84,7 @@ class CudaBackend final : public Backend {
   void run_products(const op::Linear&, int op_index);
   void run_attention(int op_index, const bool (&forms)[2], int linear, bool keep_out);
   void check_logits();
+  void forget_rows();
   std::optional<Shape> shape() const;
   void run_op(const op::Embed&, int op_index);
   void run_op(const op::RmsNorm&, int op_index);
@@ -118,7 +124,7 @@ class CudaBackend final : public Backend {
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<DeviceWeightStore> store_;
-  mutable std::shared_ptr<PageMemory> pages_;
+  const std::shared_ptr<DevicePages> pages_;
   OpObserver* observer_ = nullptr;
 
   // Kept from pass to pass.
@@ -143,7 +149,8 @@ class CudaBackend final : public Backend {
   std::vector<int64_t> embedded_;                    // [Embed ops in order] offsets
   std::vector<std::pair<int64_t, int64_t>> rotary_;  // [specs] offsets of cos and sin
   std::vector<SegmentLists> segments_;
-  int64_t selected_at_ = 0, flags_at_ = 0;
+  int64_t selected_at_ = 0, flags_at_ = 0, forgotten_at_ = 0;
+  DevicePages::Fills forgotten_;
 };
 
 }  // namespace lockstep::kernels::cuda

@@ -48,6 +48,8 @@ class Device {
   // Main memory that the device reads and writes by itself; null when there is no more.
   virtual void* allocate_host(int64_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
+  // Whether that is such memory.
+  virtual bool is_host_memory(const void* memory) const = 0;
   // Copies of such memory that go on when the call returns: it may be touched again after wait().
   virtual void start_upload(void* to, const void* from, int64_t bytes) = 0;
   virtual void start_download(void* to, const void* from, int64_t bytes) = 0;

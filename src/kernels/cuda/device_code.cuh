@@ -6,6 +6,7 @@
 //   LOCKSTEP_SHARED(name)   the launch's shared bytes as unsigned char*, 16-byte aligned
 //   LOCKSTEP_UNROLL         before a loop over registers
 //   LOCKSTEP_UNROLL_BY(n)   the same, n turns at a time
+//   LOCKSTEP_APART          before a function that is in another translation unit of the device's
 // The emulation defines LOCKSTEP_EMULATED.
 //
 // One rounding per operator: nvcc contracts nothing (--fmad=false), fma is written where the law

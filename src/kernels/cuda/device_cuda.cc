@@ -121,6 +121,13 @@ class CudaDevice final : public Device {
     return memory;
   }
   void release_host(void* memory) noexcept override { cudaFreeHost(memory); }
+  bool is_host_memory(const void* memory) const override {
+    if (memory == nullptr) return false;
+    cudaPointerAttributes attributes{};
+    use();
+    check(cudaPointerGetAttributes(&attributes, memory), "asking about memory");
+    return attributes.type == cudaMemoryTypeHost;
+  }
   void start_upload(void* to, const void* from, int64_t bytes) override {
     use();
     check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),

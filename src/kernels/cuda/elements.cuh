@@ -125,6 +125,30 @@ void check_logits(const CheckLogitsDeviceArgs& args, Stream stream) {
                   kElementThreads, 0, stream, args);
 }
 
+// A block has a place.
+__global__ void fill_kernel(FillArgs args) {
+  after_earlier_launches();
+  const FillPlace place = args.places[blockIdx.x];
+  const auto address = reinterpret_cast<uintptr_t>(place.at);
+  const bool wide = (address | static_cast<uintptr_t>(place.bytes | place.pitch)) % 16 == 0;
+  const int64_t unit = wide ? 16 : 1, own = place.bytes / unit;
+  const uint32_t word = static_cast<uint32_t>(args.value & 255) * 0x01010101u;
+  for (int64_t row = 0; row < place.rows; ++row) {
+    std::byte* at = place.at + row * place.pitch;
+    for (int64_t i = threadIdx.x; i < own; i += kElementThreads) {
+      if (wide) {
+        reinterpret_cast<Words4*>(at)[i] = {{word, word, word, word}};
+      } else {
+        at[i] = static_cast<std::byte>(args.value);
+      }
+    }
+  }
+}
+
+void fill(const FillArgs& args, Stream stream) {
+  LOCKSTEP_LAUNCH(fill_kernel, blocks_for(args.n, 1), kElementThreads, 0, stream, args);
+}
+
 // --- bandwidth -----------------------------------------------------------------------------------
 
 constexpr int kReadThreads = 512;

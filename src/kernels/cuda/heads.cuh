@@ -46,10 +46,10 @@ __global__ void heads_kernel(HeadsArgs args) {
   after_earlier_launches();
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const DeviceKv& kv = args.kv;
-  const int64_t heads = args.n_head + 2 * kv.n_head_kv;
-  const int64_t item = static_cast<int64_t>(blockIdx.x) * kHeadWarps + warp;
-  if (item >= args.rows * heads) return;
+  const int heads = static_cast<int>(args.n_head) + 2 * kv.n_head_kv;
+  const int item = static_cast<int>(blockIdx.x) * kHeadWarps + warp;
   const int64_t row = item / heads;
+  if (row >= args.rows) return;
   int64_t head = item % heads;
   const bool is_q = head < args.n_head, is_v = head >= args.n_head + kv.n_head_kv;
   if (!is_q) head -= args.n_head + (is_v ? kv.n_head_kv : 0);

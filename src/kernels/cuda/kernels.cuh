@@ -9,8 +9,8 @@
 
 namespace lockstep::kernels::cuda {
 
-void products_q32(const ProductsArgs& args, Stream stream);   // products_q32.cuh
-void products_q256(const ProductsArgs& args, Stream stream);  // products_q256.cuh
+LOCKSTEP_APART void products_q32(const ProductsArgs& args, Stream stream);   // products_q32.cuh
+LOCKSTEP_APART void products_q256(const ProductsArgs& args, Stream stream);  // products_q256.cuh
 
 namespace {
 
@@ -25,7 +25,7 @@ void products(const ProductsArgs& args, Stream stream) {
 [[maybe_unused]] constexpr DeviceKernels kTable = {
     quantize,     products,  matmul_float,    rms_norm,        rope,         kv_write,
     add,          gated_act, softcap,         select_rows,     check_logits, row_chain,
-    act_quantize, heads,     attention_units, attention_merge, read};
+    act_quantize, heads,     attention_units, attention_merge, fill,         read};
 
 }  // namespace
 }  // namespace lockstep::kernels::cuda

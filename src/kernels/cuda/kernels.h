@@ -201,6 +201,7 @@ struct AttentionUnitsArgs {
   int64_t unit_pages = 1;     // 1, or kSpanPages
   int64_t units = 0;          // of the page lists' room; those without a visible key do nothing
   float* partials = nullptr;  // [rows][n_head][units][partial_floats]
+  int queries = 0;            // of a block: the launch's own choice
 };
 struct AttentionMergeArgs {
   const float* partials = nullptr;
@@ -212,6 +213,19 @@ struct AttentionMergeArgs {
   bool forms[2] = {};    // q32, q256
   DeviceActivations quantized[2];
   uint8_t* out_faults = nullptr;
+};
+
+// `rows` stretches of `bytes`, `pitch` bytes apart.
+struct FillPlace {
+  std::byte* at = nullptr;
+  int64_t bytes = 0, pitch = 0, rows = 0;
+};
+// Sets each place to the byte; the list is in device memory. Places don't overlap, or need not be
+// filled in order.
+struct FillArgs {
+  const FillPlace* places = nullptr;
+  int64_t n = 0;
+  int value = 0;
 };
 
 // Reads n 16-byte words and leaves something that depends on all of them: for read bandwidth.
@@ -243,6 +257,7 @@ struct DeviceKernels {
   void (*heads)(const HeadsArgs&, Stream);
   void (*attention_units)(const AttentionUnitsArgs&, Stream);
   void (*attention_merge)(const AttentionMergeArgs&, Stream);
+  void (*fill)(const FillArgs&, Stream);
   void (*read)(const ReadArgs&, Stream);
 };
 

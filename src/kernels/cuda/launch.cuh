@@ -44,6 +44,7 @@ void launch(void (*kernel)(Args), unsigned blocks, unsigned threads, int shared,
 #define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument) \
   ::lockstep::kernels::cuda::launch(kernel, (blocks), (threads), (shared), (stream), (argument))
 #define LOCKSTEP_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#define LOCKSTEP_APART
 #define LOCKSTEP_PRAGMA(text) _Pragma(#text)
 #define LOCKSTEP_UNROLL _Pragma("unroll")
 #define LOCKSTEP_UNROLL_BY(n) LOCKSTEP_PRAGMA(unroll n)

@@ -17,11 +17,13 @@ namespace {
 
 constexpr int kLawLanes = 8;
 constexpr int kProductThreads = 32 * kLawLanes;
+// Blocks that a multiprocessor runs at a time, and what the rings of one take, at most, in bytes.
+constexpr int kBlocksTogether = 2;
+constexpr int kRingBytes = 76 << 10;
+
 // Tiles whose lanes are in registers together: the activations of a segment are fetched once for
 // them.
-constexpr int kTilesTogether = 4;
-// Of the rings of a block, at most, in bytes.
-constexpr int kRingBytes = 112 << 10;
+constexpr int kTiles = 2;
 
 // What a warp copies at a time: a tile's segment.
 template <Format kFormat>
@@ -30,7 +32,7 @@ struct Unit {
   static constexpr BlockLayout kAt = block_layout(kFormat);
   static constexpr int kBytes = kAt.bytes * (kInfo.superblocks ? 1 : 8);
   static constexpr int kStages =
-      kRingBytes / (kLawLanes * kBytes) < 8 ? kRingBytes / (kLawLanes * kBytes) : 8;
+      kRingBytes / (kLawLanes * kBytes) < 12 ? kRingBytes / (kLawLanes * kBytes) : 12;
   static_assert(kStages >= 2 && kAt.bytes % 16 == 0);
 };
 
@@ -39,7 +41,7 @@ template <Format kFormat, int kEights>
 struct ProductShared {
   static constexpr int kRings = kLawLanes * Unit<kFormat>::kStages * Unit<kFormat>::kBytes;
   static constexpr int kFactors = Unit<kFormat>::kInfo.superblocks ? 0 : 2 * 8 * 8 * kEights * 4;
-  static constexpr int kLanes = kLawLanes * kTilesTogether * kEights * 128 * 4;
+  static constexpr int kLanes = kLawLanes * kTiles * kEights * 128 * 4;
   static constexpr int kBytes = kRings + kLawLanes * kFactors + kLanes;
 };
 
@@ -127,7 +129,7 @@ __device__ inline RowPair row_pair(const unsigned char* at, int g, bool wide) {
 
 // One segment of a tile, form q32: acc of the lane's results, from +0. `factors` are d_x, then
 // d_sums of the segment's blocks, [8][columns].
-template <Format kFormat, int kEights>
+template <Format kFormat, int kEights, bool kWhole>
 __device__ inline void segment_q32(const ProductsArgs& args, const unsigned char* unit, int blocks,
                                    int lane, const Columns<kEights>& x, const float* factors,
                                    float (&acc)[kEights][4]) {
@@ -142,7 +144,7 @@ __device__ inline void segment_q32(const ProductsArgs& args, const unsigned char
   }
   LOCKSTEP_UNROLL
   for (int b = 0; b < 8; ++b) {
-    if (b >= blocks) break;
+    if (!kWhole && b >= blocks) break;
     const unsigned char* block = unit + b * kAt.bytes;
     uint32_t a[4];
     unpack_codes<kInfo.codes>(block, lane, args.table, a);
@@ -304,18 +306,19 @@ struct UnitCursor {
   int tile, segment, of_chunk;
 
   __device__ void next(int warp, int segments, int end) {
-    const int chunk = end - tile < kTilesTogether ? end - tile : kTilesTogether;
+    const int chunk = end - tile < kTiles ? end - tile : kTiles;
     if (++of_chunk < chunk) return;
     of_chunk = 0;
     segment += kLawLanes;
     if (segment < segments) return;
     segment = warp;
-    tile += kTilesTogether;
+    tile += kTiles;
   }
 };
 
 template <Format kFormat, int kEights>
-__global__ void __launch_bounds__(kProductThreads, 1) products_kernel(ProductsArgs args) {
+__global__ void __launch_bounds__(kProductThreads, kBlocksTogether)
+    products_kernel(ProductsArgs args) {
   using Own = Unit<kFormat>;
   using Shared = ProductShared<kFormat, kEights>;
   constexpr bool kSuper = Own::kInfo.superblocks;
@@ -370,11 +373,11 @@ __global__ void __launch_bounds__(kProductThreads, 1) products_kernel(ProductsAr
   wait_for_earlier_launches();
 
   int stage = 0;
-  for (int tile = begin; tile < end; tile += kTilesTogether) {
-    const int chunk = end - tile < kTilesTogether ? end - tile : kTilesTogether;
-    float lanes[kTilesTogether][kEights][4];
+  for (int tile = begin; tile < end; tile += kTiles) {
+    const int chunk = end - tile < kTiles ? end - tile : kTiles;
+    float lanes[kTiles][kEights][4];
     LOCKSTEP_UNROLL
-    for (int i = 0; i < kTilesTogether; ++i) {
+    for (int i = 0; i < kTiles; ++i) {
       LOCKSTEP_UNROLL
       for (int n = 0; n < kEights; ++n) {
         LOCKSTEP_UNROLL
@@ -416,7 +419,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) products_kernel(ProductsAr
         __syncwarp();
       }
       LOCKSTEP_UNROLL
-      for (int i = 0; i < kTilesTogether; ++i) {
+      for (int i = 0; i < kTiles; ++i) {
         if (i < chunk) {
           fetch_next();
           commit_copies();
@@ -429,7 +432,11 @@ __global__ void __launch_bounds__(kProductThreads, 1) products_kernel(ProductsAr
             segment_q256<kFormat, kEights>(args, unit, lane, x, super, acc);
           } else {
             const int left = blocks - 8 * segment;
-            segment_q32<kFormat, kEights>(args, unit, left < 8 ? left : 8, lane, x, factors, acc);
+            if (left >= 8) {
+              segment_q32<kFormat, kEights, true>(args, unit, 8, lane, x, factors, acc);
+            } else {
+              segment_q32<kFormat, kEights, false>(args, unit, left, lane, x, factors, acc);
+            }
           }
           LOCKSTEP_UNROLL
           for (int n = 0; n < kEights; ++n) {
@@ -443,13 +450,12 @@ __global__ void __launch_bounds__(kProductThreads, 1) products_kernel(ProductsAr
     // The lanes of all warps, [warp][tile][eight][c][lane].
     __syncthreads();  // the last sums have been read
     LOCKSTEP_UNROLL
-    for (int i = 0; i < kTilesTogether; ++i) {
+    for (int i = 0; i < kTiles; ++i) {
       LOCKSTEP_UNROLL
       for (int n = 0; n < kEights; ++n) {
         LOCKSTEP_UNROLL
         for (int c = 0; c < 4; ++c) {
-          lanes_at[((warp * kTilesTogether + i) * kEights + n) * 128 + c * 32 + lane] =
-              lanes[i][n][c];
+          lanes_at[((warp * kTiles + i) * kEights + n) * 128 + c * 32 + lane] = lanes[i][n][c];
         }
       }
     }
@@ -459,7 +465,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) products_kernel(ProductsAr
       float l[kLawLanes];
       LOCKSTEP_UNROLL
       for (int w = 0; w < kLawLanes; ++w) {
-        l[w] = lanes_at[w * kTilesTogether * kEights * 128 + item];
+        l[w] = lanes_at[w * kTiles * kEights * 128 + item];
       }
       float y = ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]));
       const int c = item / 32 % 4, n = item / 128 % kEights, i = item / 128 / kEights;
@@ -479,7 +485,8 @@ template <Format kFormat, int kEights>
 void launch_products(const ProductsArgs& args, Stream stream) {
   const int64_t groups = (args.rows + 8 * kEights - 1) / (8 * kEights);
   const int tiles = all_tiles(args);
-  const int64_t shares = tiles < args.processors ? tiles : args.processors;
+  const int64_t most = int64_t{kBlocksTogether} * args.processors;
+  const int64_t shares = tiles < most ? tiles : most;
   LOCKSTEP_LAUNCH((products_kernel<kFormat, kEights>), static_cast<unsigned>(shares * groups),
                   kProductThreads, (ProductShared<kFormat, kEights>::kBytes), stream, args);
 }

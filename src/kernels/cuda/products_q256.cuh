@@ -5,7 +5,7 @@
 
 namespace lockstep::kernels::cuda {
 
-void products_q256(const ProductsArgs& args, Stream stream) {
+LOCKSTEP_APART void products_q256(const ProductsArgs& args, Stream stream) {
   switch (args.format) {
     case Format::q2_k:
       return launch_products<Format::q2_k>(args, stream);

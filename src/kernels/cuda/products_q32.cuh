@@ -5,7 +5,7 @@
 
 namespace lockstep::kernels::cuda {
 
-void products_q32(const ProductsArgs& args, Stream stream) {
+LOCKSTEP_APART void products_q32(const ProductsArgs& args, Stream stream) {
   switch (args.format) {
     case Format::q8_0:
       return launch_products<Format::q8_0>(args, stream);

@@ -10,87 +10,135 @@ namespace {
 constexpr int kRowThreads = 256;  // the lanes of an RMSNorm
 constexpr int kRowWarps = kRowThreads / 32;
 
-// A warp quantises block `block` of a row of n elements; element(i) is element i of the block. Max
-// and sums are of integers, so their order is free.
-template <int kBlock, typename Element>
-__device__ inline void quantize_block(const Element& element, int64_t row, int64_t n, int64_t block,
-                                      const DeviceActivations& out, uint8_t* faults) {
-  constexpr int kOwn = kBlock / 32;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int64_t segments = segments_of(n);
-  float x[kOwn];
-  int32_t most = 0;  // magnitudes order as their bits do, what is not finite on top
+struct alignas(16) Floats4 {
+  float x[4];
+};
+
+// A block's factors from its greatest magnitude.
+struct BlockFactors {
+  bool bad;
+  float r, d;
+};
+__device__ inline BlockFactors block_factors(int32_t most) {
+  const float a = math::f32_from_bits(static_cast<uint32_t>(most));
+  const bool bad = is_non_finite(a);
+  const bool zero = bad || a < 0x1p-100f;
+  return {bad, zero ? 0.0f : 127.0f / a, zero ? 0.0f : a / 127.0f};
+}
+
+// Codes of four elements at k …, and their sum. r is 0 for a block of zeros, whose elements may be
+// anything.
+__device__ inline int32_t quantize_four(const float* x, const BlockFactors& factors, int64_t k,
+                                        int8_t* q) {
+  uint32_t word = 0;
+  int32_t sum = 0;
   LOCKSTEP_UNROLL
-  for (int i = 0; i < kOwn; ++i) {
-    x[i] = element(lane * kOwn + i);
-    const auto magnitude = static_cast<int32_t>(math::bits_of(x[i]) & 0x7FFFFFFFu);
-    most = magnitude > most ? magnitude : most;
+  for (int i = 0; i < 4; ++i) {
+    const int8_t code = factors.r == 0.0f ? int8_t{0} : math::round_even_i8(x[i] * factors.r);
+    word |= static_cast<uint32_t>(static_cast<uint8_t>(code)) << (8 * i);
+    sum += code;
+  }
+  *reinterpret_cast<uint32_t*>(q + activation_place(k)) = word;
+  return sum;
+}
+
+// A warp quantises the part of a row of n elements that begins at element `first`: four blocks of
+// 32 or one of 256. element4(k) is Floats4 of elements k … k + 3; those from n on are not asked
+// for. Max and sums are of integers, so their order is free.
+template <int kBlock, typename Elements>
+__device__ inline void quantize_part(const Elements& element4, int row, int n, int first,
+                                     const DeviceActivations& out, uint8_t* faults) {
+  constexpr int kFours = kBlock == 256 ? 2 : 1;  // a lane's
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int segments = (n + 255) / 256;
+  const int k = first + 4 * kFours * lane;
+  const bool there = k < n;
+  Floats4 x[kFours] = {};
+  int32_t most = 0;  // magnitudes order as their bits do, what is not finite on top
+  if (there) {
+    LOCKSTEP_UNROLL
+    for (int f = 0; f < kFours; ++f) {
+      x[f] = element4(k + 4 * f);
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const auto magnitude = static_cast<int32_t>(math::bits_of(x[f].x[i]) & 0x7FFFFFFFu);
+        most = magnitude > most ? magnitude : most;
+      }
+    }
   }
   LOCKSTEP_UNROLL
-  for (int h = 16; h >= 1; h /= 2) {
+  for (int h = kBlock == 256 ? 16 : 4; h >= 1; h /= 2) {
     const int32_t other = __shfl_xor_sync(kAllLanes, most, h);
     most = other > most ? other : most;
   }
-  const float a = math::f32_from_bits(static_cast<uint32_t>(most));
-  const bool bad = is_non_finite(a);
-  if (bad && lane == 0) set_fault(faults, row);
-  const bool zero = bad || a < 0x1p-100f;
-  const float r = zero ? 0.0f : 127.0f / a;
-  const float d = zero ? 0.0f : a / 127.0f;
-  int8_t* q = out.q + row * segments * 256;
+  const BlockFactors factors = block_factors(most);
+  int8_t* q = out.q + static_cast<int64_t>(row) * segments * 256;
   int32_t sum = 0;
-  LOCKSTEP_UNROLL
-  for (int i = 0; i < kOwn; ++i) {
-    const int8_t code = zero ? int8_t{0} : math::round_even_i8(x[i] * r);
-    q[activation_place(block * kBlock + lane * kOwn + i)] = code;
-    sum += code;
+  if (there) {
+    LOCKSTEP_UNROLL
+    for (int f = 0; f < kFours; ++f) sum += quantize_four(x[f].x, factors, k + 4 * f, q);
   }
   if constexpr (kBlock == 256) {
-    sum += __shfl_xor_sync(kAllLanes, sum, 1);  // two threads have 16 elements
+    if (factors.bad && lane == 0) set_fault(faults, row);
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);  // two lanes have 16 elements
+    const int64_t block = static_cast<int64_t>(row) * segments + first / 256;
     if (lane % 2 == 0) {
-      int8_t* digits = out.digits + (row * segments + block) * 32;
+      int8_t* digits = out.digits + block * 32;
       const int32_t high = (sum + 64) >> 7;
       digits[lane / 2] = static_cast<int8_t>(sum - 128 * high);
       digits[16 + lane / 2] = static_cast<int8_t>(high);
     }
-    if (lane == 0) out.d[row * segments + block] = d;
+    if (lane == 0) out.d[block] = factors.d;
   } else {
     LOCKSTEP_UNROLL
-    for (int h = 16; h >= 1; h /= 2) sum += __shfl_xor_sync(kAllLanes, sum, h);
-    if (lane == 0) {
-      out.d[row * segments * 8 + block] = d;
-      out.d_sums[row * segments * 8 + block] = d * static_cast<float>(sum);
+    for (int h = 4; h >= 1; h /= 2) sum += __shfl_xor_sync(kAllLanes, sum, h);
+    if (there && lane % 8 == 0) {
+      if (factors.bad) set_fault(faults, row);
+      const int64_t block = static_cast<int64_t>(row) * segments * 8 + k / 32;
+      out.d[block] = factors.d;
+      out.d_sums[block] = factors.d * static_cast<float>(sum);
     }
   }
+}
+
+// Elements that a warp takes at a time, and how many times that is a row.
+template <int kBlock>
+constexpr int kPartElements = kBlock == 256 ? 256 : 128;
+template <int kBlock>
+__host__ __device__ inline int parts_of(int64_t n) {
+  return static_cast<int>((n + kPartElements<kBlock> - 1) / kPartElements<kBlock>);
 }
 
 template <int kBlock>
 __global__ void quantize_kernel(QuantizeArgs args) {
   after_earlier_launches();
-  const int64_t blocks = args.n / kBlock;
-  const int64_t item = static_cast<int64_t>(blockIdx.x) * kRowWarps + threadIdx.x / 32;
-  if (item >= args.rows * blocks) return;
-  const float* x = args.x + item * kBlock;
-  quantize_block<kBlock>([&](int i) { return x[i]; }, item / blocks, args.n, item % blocks,
-                         args.out, args.faults);
+  const int n = static_cast<int>(args.n), parts = parts_of<kBlock>(args.n);
+  const int item = static_cast<int>(blockIdx.x * kRowWarps + threadIdx.x / 32);
+  const int row = item / parts;
+  if (row >= args.rows) return;
+  const float* x = args.x + static_cast<int64_t>(row) * n;
+  quantize_part<kBlock>([&](int k) { return *reinterpret_cast<const Floats4*>(x + k); }, row, n,
+                        item % parts * kPartElements<kBlock>, args.out, args.faults);
 }
 
 void quantize(const QuantizeArgs& args, Stream stream) {
-  const unsigned blocks =
-      blocks_for(args.rows * (args.n / (args.superblocks ? 256 : 32)), kRowWarps);
   if (args.superblocks) {
-    LOCKSTEP_LAUNCH(quantize_kernel<256>, blocks, kRowThreads, 0, stream, args);
+    LOCKSTEP_LAUNCH(quantize_kernel<256>, blocks_for(args.rows * parts_of<256>(args.n), kRowWarps),
+                    kRowThreads, 0, stream, args);
   } else {
-    LOCKSTEP_LAUNCH(quantize_kernel<32>, blocks, kRowThreads, 0, stream, args);
+    LOCKSTEP_LAUNCH(quantize_kernel<32>, blocks_for(args.rows * parts_of<32>(args.n), kRowWarps),
+                    kRowThreads, 0, stream, args);
   }
 }
 
-// Blocks of the row in `row`, shared by the block's warps.
+// The row in `row_at`, which the block's warps share.
 template <int kBlock>
-__device__ inline void quantize_row(const float* row, int64_t index, int64_t n,
+__device__ inline void quantize_row(const float* row_at, int row, int n,
                                     const DeviceActivations& out, uint8_t* faults) {
-  for (int64_t b = threadIdx.x / 32; b < n / kBlock; b += kRowWarps) {
-    quantize_block<kBlock>([&](int i) { return row[b * kBlock + i]; }, index, n, b, out, faults);
+  for (int part = static_cast<int>(threadIdx.x / 32); part < parts_of<kBlock>(n);
+       part += kRowWarps) {
+    quantize_part<kBlock>([&](int k) { return *reinterpret_cast<const Floats4*>(row_at + k); }, row,
+                          n, part * kPartElements<kBlock>, out, faults);
   }
 }
 
@@ -111,86 +159,142 @@ __device__ inline float norm_factor(float ss, int64_t n, float eps) {
   return 1.0f / square_root(ss / static_cast<float>(n) + eps);
 }
 
-// A block has a row; thread t has elements t, t + 256, …, and the law's lane t of both norms.
+// A block has a row; thread t has elements t, t + 256, …, and the law's lane t of both norms. Rows
+// of up to 256·kOwn elements are in registers, so that all reads of them go on at once, and the
+// norms' weights are read while the launch before still runs; kOwn 0 is for any row.
+template <int kOwn>
 __global__ void row_chain_kernel(RowChainArgs args) {
+  constexpr int kHeld = kOwn > 0 ? kOwn : 1;
   LOCKSTEP_SHARED(shared);
+  let_next_launch_start();
   float* row_at = reinterpret_cast<float*>(shared);
-  float* first_lanes = row_at + args.width;
+  float* first_lanes = row_at + (args.width + 3) / 4 * 4;
   float* second_lanes = first_lanes + kRowThreads;
-  after_earlier_launches();
-  const int64_t row = blockIdx.x;
-  const int thread = static_cast<int>(threadIdx.x);
-  const float* source = args.source + (args.select ? args.select[row] : row) * args.width;
-  const int64_t at = row * args.width;
-  float sum = 0.0f;
+  const int row = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const int width = static_cast<int>(args.width);
+  const int turns = kOwn > 0 ? kOwn : (width + kRowThreads - 1) / kRowThreads;
+  float weight[kHeld], branch_weight[kHeld], branch[kHeld];
+  if constexpr (kOwn > 0) {
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      const int i = thread + k * kRowThreads;
+      weight[k] = args.norm != nullptr && i < width ? args.norm[i] : 0.0f;
+      branch_weight[k] = args.branch_norm != nullptr && i < width ? args.branch_norm[i] : 0.0f;
+    }
+  }
+  wait_for_earlier_launches();
+  const int64_t at = static_cast<int64_t>(row) * width;
+  const float* source =
+      args.source + (args.select != nullptr ? args.select[row] : row) * static_cast<int64_t>(width);
+  float h[kHeld];
+  if constexpr (kOwn > 0) {
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < kHeld; ++k) {
+      const int i = thread + k * kRowThreads;
+      h[k] = i < width ? source[i] : 0.0f;
+      branch[k] = args.branch != nullptr && i < width ? args.branch[at + i] : 0.0f;
+    }
+  }
   float branch_factor = 0.0f;
   if (args.branch_norm != nullptr) {
-    float branch_sum = 0.0f;
-    for (int64_t i = thread; i < args.width; i += kRowThreads) {
-      const float x = args.branch[at + i];
-      branch_sum = math::fma_rn(x, x, branch_sum);
+    float sum = 0.0f;
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < turns; ++k) {
+      const int i = thread + k * kRowThreads;
+      if (i >= width) break;
+      const float x = kOwn > 0 ? branch[kOwn > 0 ? k : 0] : args.branch[at + i];
+      sum = math::fma_rn(x, x, sum);
     }
-    const float ss = tree256(branch_sum, first_lanes);
+    const float ss = tree256(sum, first_lanes);
     if (thread == 0 && is_non_finite(ss)) set_fault(args.branch_faults, row);
     branch_factor = norm_factor(ss, args.width, args.branch_eps);
   }
-  for (int64_t i = thread; i < args.width; i += kRowThreads) {
-    float h = source[i];
+  float sum = 0.0f;
+  LOCKSTEP_UNROLL
+  for (int k = 0; k < turns; ++k) {
+    const int i = thread + k * kRowThreads, held = kOwn > 0 ? k : 0;
+    if (i >= width) break;
+    float x = kOwn > 0 ? h[held] : source[i];
     if (args.branch != nullptr) {
-      float b = args.branch[at + i];
-      if (args.branch_norm != nullptr) b = (b * branch_factor) * args.branch_norm[i];
-      h = h + b;
+      float b = kOwn > 0 ? branch[held] : args.branch[at + i];
+      if (args.branch_norm != nullptr) {
+        b = (b * branch_factor) * (kOwn > 0 ? branch_weight[held] : args.branch_norm[i]);
+      }
+      x = x + b;
     }
-    if (args.h != nullptr) args.h[at + i] = h;
-    row_at[i] = h;
-    sum = math::fma_rn(h, h, sum);
+    if (args.h != nullptr) args.h[at + i] = x;
+    h[held] = x;
+    if (kOwn == 0 || args.norm == nullptr) row_at[i] = x;
+    sum = math::fma_rn(x, x, sum);
   }
   if (args.norm != nullptr) {
     const float ss = tree256(sum, second_lanes);
     if (thread == 0 && is_non_finite(ss)) set_fault(args.norm_faults, row);
     const float r = norm_factor(ss, args.width, args.eps);
-    for (int64_t i = thread; i < args.width; i += kRowThreads) {
-      const float y = (row_at[i] * r) * args.norm[i];
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < turns; ++k) {
+      const int i = thread + k * kRowThreads, held = kOwn > 0 ? k : 0;
+      if (i >= width) break;
+      const float x = kOwn > 0 ? h[held] : row_at[i];
+      const float y = (x * r) * (kOwn > 0 ? weight[held] : args.norm[i]);
       row_at[i] = y;
       if (args.x != nullptr) args.x[at + i] = y;
     }
   }
   __syncthreads();
-  if (args.forms[0]) quantize_row<32>(row_at, row, args.width, args.out[0], args.out_faults);
-  if (args.forms[1]) quantize_row<256>(row_at, row, args.width, args.out[1], args.out_faults);
+  if (args.forms[0]) quantize_row<32>(row_at, row, width, args.out[0], args.out_faults);
+  if (args.forms[1]) quantize_row<256>(row_at, row, width, args.out[1], args.out_faults);
 }
 
 void row_chain(const RowChainArgs& args, Stream stream) {
-  const auto shared = static_cast<int>(4 * (args.width + 2 * kRowThreads));
-  LOCKSTEP_LAUNCH(row_chain_kernel, blocks_for(args.rows, 1), kRowThreads, shared, stream, args);
+  const auto shared = static_cast<int>(4 * ((args.width + 3) / 4 * 4 + 2 * kRowThreads));
+  const unsigned rows = blocks_for(args.rows, 1);
+  if (args.width <= 4 * kRowThreads) {
+    LOCKSTEP_LAUNCH(row_chain_kernel<4>, rows, kRowThreads, shared, stream, args);
+  } else if (args.width <= 16 * kRowThreads) {
+    LOCKSTEP_LAUNCH(row_chain_kernel<16>, rows, kRowThreads, shared, stream, args);
+  } else {
+    LOCKSTEP_LAUNCH(row_chain_kernel<0>, rows, kRowThreads, shared, stream, args);
+  }
 }
+
+constexpr int kActWarps = 2;  // narrow passes have few parts: over many multiprocessors
 
 template <int kBlock>
 __global__ void act_quantize_kernel(ActQuantizeArgs args) {
   after_earlier_launches();
   const GatedActDeviceArgs& act = args.act;
-  const int64_t blocks = act.width / kBlock;
-  const int64_t item = static_cast<int64_t>(blockIdx.x) * kRowWarps + threadIdx.x / 32;
-  if (item >= act.rows * blocks) return;
-  const int64_t row = item / blocks;
-  const auto element = [&](int i) {
-    const int64_t at = item * kBlock + i;
-    const float gate = act.gate[at];
-    if (is_non_finite(gate)) set_fault(act.faults, row);
-    const float x = (act.gelu ? math::gelu(gate) : math::silu(gate)) * act.up[at];
-    if (act.out != nullptr) act.out[at] = x;
-    return x;
+  const int n = static_cast<int>(act.width), parts = parts_of<kBlock>(act.width);
+  const int item = static_cast<int>(blockIdx.x * kActWarps + threadIdx.x / 32);
+  const int row = item / parts;
+  if (row >= act.rows) return;
+  const auto element4 = [&](int k) {
+    const int64_t at = static_cast<int64_t>(row) * n + k;
+    const Floats4 gate = *reinterpret_cast<const Floats4*>(act.gate + at);
+    const Floats4 up = *reinterpret_cast<const Floats4*>(act.up + at);
+    Floats4 y;
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (is_non_finite(gate.x[i])) set_fault(act.faults, row);
+      y.x[i] = (act.gelu ? math::gelu(gate.x[i]) : math::silu(gate.x[i])) * up.x[i];
+    }
+    if (act.out != nullptr) *reinterpret_cast<Floats4*>(act.out + at) = y;
+    return y;
   };
-  quantize_block<kBlock>(element, row, act.width, item % blocks, args.out, args.out_faults);
+  quantize_part<kBlock>(element4, row, n, item % parts * kPartElements<kBlock>, args.out,
+                        args.out_faults);
 }
 
 void act_quantize(const ActQuantizeArgs& args, Stream stream) {
-  const int64_t blocks = args.act.width / (args.superblocks ? 256 : 32);
-  const unsigned grid = blocks_for(args.act.rows * blocks, kRowWarps);
+  const GatedActDeviceArgs& act = args.act;
   if (args.superblocks) {
-    LOCKSTEP_LAUNCH(act_quantize_kernel<256>, grid, kRowThreads, 0, stream, args);
+    LOCKSTEP_LAUNCH(act_quantize_kernel<256>,
+                    blocks_for(act.rows * parts_of<256>(act.width), kActWarps), 32 * kActWarps, 0,
+                    stream, args);
   } else {
-    LOCKSTEP_LAUNCH(act_quantize_kernel<32>, grid, kRowThreads, 0, stream, args);
+    LOCKSTEP_LAUNCH(act_quantize_kernel<32>,
+                    blocks_for(act.rows * parts_of<32>(act.width), kActWarps), 32 * kActWarps, 0,
+                    stream, args);
   }
 }
 

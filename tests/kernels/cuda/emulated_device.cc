@@ -1,5 +1,7 @@
 // A device whose memory is the CPU's and whose kernels run in the emulation.
 #include <chrono>
+#include <cstdlib>
+#include <set>
 
 #include "emulation.h"
 // The kernels' source, as nvcc gets it.
@@ -42,8 +44,16 @@ class EmulatedDevice final : public Device {
     }
   }
   void wait() override {}
-  void* allocate_host(int64_t bytes) override { return allocate(bytes); }
-  void release_host(void* memory) noexcept override { release(memory); }
+  void* allocate_host(int64_t bytes) override {
+    void* memory = allocate(bytes);
+    host_.insert(memory);
+    return memory;
+  }
+  void release_host(void* memory) noexcept override {
+    host_.erase(memory);
+    release(memory);
+  }
+  bool is_host_memory(const void* memory) const override { return host_.contains(memory); }
   void start_upload(void* to, const void* from, int64_t bytes) override { upload(to, from, bytes); }
   void start_download(void* to, const void* from, int64_t bytes) override {
     upload(to, from, bytes);
@@ -73,6 +83,7 @@ class EmulatedDevice final : public Device {
 
  private:
   std::shared_ptr<Launches> recording_;
+  std::set<const void*> host_;
   std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 

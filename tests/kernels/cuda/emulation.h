@@ -241,5 +241,6 @@ T __shfl_xor_sync(unsigned, T value, int lane_xor) {
                                  (threads), (shared), (argument)))
 #define LOCKSTEP_SHARED(name) \
   unsigned char* const name = ::lockstep::emulation::Block::running().shared()
+#define LOCKSTEP_APART static
 #define LOCKSTEP_UNROLL
 #define LOCKSTEP_UNROLL_BY(n)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROUNDING = ["FFMA", "FMUL", "FADD", "DFMA", "DMUL", "DADD"]
 LOCAL = ["LDL", "STL"]
+VALUE = r"L(?:[a-z]|NS\w*?_\d+[A-Za-z]+E)(\d+)E"
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE here
 
 
@@ -32,9 +33,10 @@ def count(sass):
     name = None
     for line in sass.splitlines():
         if found := re.search(r"Function : (\S+)", line):
-            # The last name before the argument: …17matmul_q32_kernelILi8ELb0EEEv…
-            kernel = re.search(r"\d([a-z]+(?:_[a-z0-9]+)*_kernel)((?:I(?:L[a-z]\d+E)+E)?)E", found[1])
-            values = ",".join(re.findall(r"L[a-z](\d+)E", kernel[2]))
+            # The last name before the argument: …17matmul_q32_kernelILi8ELb0EEEv…; an enumerator is
+            # LNS1_6FormatE5E.
+            kernel = re.search(rf"\d([a-z]+(?:_[a-z0-9]+)*_kernel)(I(?:{VALUE})+E)?E", found[1])
+            values = ",".join(re.findall(VALUE, kernel[2] or ""))
             name = kernel[1] + (f"<{values}>" if values else "")
             kernels[name].clear()
         elif found := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)", line):
