@@ -75,7 +75,7 @@ __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row
     const int step = kUnitThreads / words, word_at = thread % words;
     const std::byte* from = page + 16 * word_at;
     for (int row0 = begin + thread / words; row0 < end; row0 += kTogether * step) {
-      Words4 word[kTogether];
+      Words4 word[kTogether] = {};
       LOCKSTEP_UNROLL
       for (int k = 0; k < kTogether; ++k) {
         const int row = row0 + k * step;
@@ -86,7 +86,7 @@ __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row
         const int row = row0 + k * step;
         if (row >= end) continue;
         float* at = to + row * stride + word_at * per_word;
-        Floats4 x[2];
+        Floats4 x[2] = {};
         LOCKSTEP_UNROLL
         for (int n = 0; n < 4; ++n) {
           const uint32_t w = word[k].word[n];
@@ -139,11 +139,15 @@ __device__ inline void two_scores(const float* key, const float* q0, const float
   }
   LOCKSTEP_UNROLL
   for (int r = 0; r < 2; ++r) {
+    // tree(16), level by level: a loop over levels would keep the lanes in memory.
+    float(&lane)[16] = lanes[r];
     LOCKSTEP_UNROLL
-    for (int h = 8; h >= 1; h /= 2) {
-      LOCKSTEP_UNROLL
-      for (int i = 0; i < h; ++i) lanes[r][i] = lanes[r][i] + lanes[r][i + h];
-    }
+    for (int i = 0; i < 8; ++i) lane[i] = lane[i] + lane[i + 8];
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < 4; ++i) lane[i] = lane[i] + lane[i + 4];
+    lane[0] = lane[0] + lane[2];
+    lane[1] = lane[1] + lane[3];
+    lane[0] = lane[0] + lane[1];
     score[r] = lanes[r][0];
   }
 }

@@ -195,27 +195,22 @@ __device__ inline void segment_q256(const ProductsArgs& args, const unsigned cha
     LOCKSTEP_UNROLL
     for (int c = 0; c < 4; ++c) sum[n][c] = 0;
   }
-  // Scales of rows g and g + 8.
-  constexpr int kScaleWords = kInfo.scales / 4;
-  uint32_t scales[2][kScaleWords];
-  {
-    const auto* from = reinterpret_cast<const Words4*>(unit + kAt.scales + 2 * g * kInfo.scales);
-    LOCKSTEP_UNROLL
-    for (int i = 0; i < 2 * kScaleWords / 4; ++i) {
-      const Words4 words = from[i];
-      LOCKSTEP_UNROLL
-      for (int k = 0; k < 4; ++k) {
-        scales[(4 * i + k) / kScaleWords][(4 * i + k) % kScaleWords] = words.word[k];
-      }
-    }
-  }
+  // Scales of rows g and g + 8, four at a time.
+  const auto* scales = reinterpret_cast<const uint32_t*>(unit + kAt.scales + 2 * g * kInfo.scales);
+  constexpr int kScaleWords = kInfo.scales / 4;  // of a row
+  constexpr int kBlocksAWord = 8 / kScaleWords;
+  uint32_t low_scales = 0, high_scales = 0;
   LOCKSTEP_UNROLL
   for (int b = 0; b < 8; ++b) {
     uint32_t a[4];
     unpack_codes<kInfo.codes>(unit + b * code_bytes(kInfo.codes), lane, args.table, a);
+    if (b % kBlocksAWord == 0) {
+      low_scales = scales[b / kBlocksAWord];
+      high_scales = scales[kScaleWords + b / kBlocksAWord];
+    }
     if constexpr (kInfo.scales == 8) {
-      const int32_t low = signed_byte(scales[0][b / 4], b % 4);
-      const int32_t high = signed_byte(scales[1][b / 4], b % 4);
+      const int32_t low = signed_byte(low_scales, b % 4);
+      const int32_t high = signed_byte(high_scales, b % 4);
       LOCKSTEP_UNROLL
       for (int n = 0; n < kEights; ++n) {
         int32_t isum[4] = {0, 0, 0, 0};
@@ -227,8 +222,8 @@ __device__ inline void segment_q256(const ProductsArgs& args, const unsigned cha
       LOCKSTEP_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int j = 2 * b + half;
-        const int32_t low = signed_byte(scales[0][j / 4], j % 4);
-        const int32_t high = signed_byte(scales[1][j / 4], j % 4);
+        const int32_t low = signed_byte(low_scales, j % 4);
+        const int32_t high = signed_byte(high_scales, j % 4);
         LOCKSTEP_UNROLL
         for (int n = 0; n < kEights; ++n) {
           int32_t isum[4] = {0, 0, 0, 0};
