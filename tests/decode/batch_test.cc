@@ -207,10 +207,15 @@ class World {
     place.trace.fault = session.fault();
     place.trace.state = session.kv().hash();
     // Nothing was generated, so no pass was run for the prompt: the states need not be the same.
-    const bool nothing = place.plain.tokens.empty() && place.plain.finish != Finish::fault;
-    if (nothing) {
+    // With a limit of no tokens begin() still runs it, to a fault if there is one.
+    const bool no_tokens = session.options().max_tokens == 0;
+    if (no_tokens || (place.plain.tokens.empty() && place.plain.finish != Finish::fault)) {
       place.plain.states = place.trace.states;
       place.plain.state = place.trace.state;
+    }
+    if (no_tokens) {
+      place.plain.finish = place.trace.finish;
+      place.plain.fault = place.trace.fault;
     }
     if (const auto differs = difference(place.plain, place.trace, whole)) {
       throw std::runtime_error(fmt::format("{} (limit {}, {} prompt tokens, {} of them taken over)",

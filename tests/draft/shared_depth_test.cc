@@ -170,11 +170,11 @@ TEST(SharedDepth, AllTogetherGetWhatTheBestDepthsGive) {
                                                       alike(n, 0.8, 3.0), mixed(n)};
       for (size_t c = 0; c < cases.size(); ++c) {
         double early = 0, late = 0;
-        for (uint64_t seed = 1; seed <= 4; ++seed) {
+        for (uint64_t seed = 1; seed <= 2; ++seed) {
           Simulation simulation(machine, cases[c], seed);
           const double best = best_rate(machine, cases[c]);
-          early += simulation.run(150).rate() / best / 4;
-          late += simulation.run(1500).rate() / best / 4;
+          early += simulation.run(150).rate() / best / 2;
+          late += simulation.run(1000).rate() / best / 2;
         }
         EXPECT_GT(early, 0.85) << machine.name << ", " << n << " streams, case " << c;
         // What a source's drafts cost is paid before it is seen whether they are worth verifying.
