@@ -15,7 +15,7 @@ import cli
 from serving import TINY, Server, memory_of, read_all
 
 CHATML = ("--chat-template", "chatml")
-REQUESTS = 600 if os.environ.get("LOCKSTEP_FULL") else 200  # scripts/test.sh --full
+REQUESTS = 2000 if os.environ.get("LOCKSTEP_FULL") else 200  # scripts/test.sh --full
 DRAFTER = TINY.replace("layers=2", "layers=1").replace("seed=5", "seed=6")
 
 
@@ -70,12 +70,13 @@ class Exactness(cli.CliTest):
             alone = [hashes(server, path, {**body, "cache_prompt": False}, False) for path, body, _ in requests]
         self.assertGreater(len({h for hs in alone for h in hs}), REQUESTS // 2)
         # Fewer pages than all could want, chunks of another size, drafts of every kind.
-        for parallel, drafts in [(1, ("--spec-type", "chain:ngram+suffix")), (8, ("-md", DRAFTER))]:
-            with self.subTest(parallel=parallel), \
+        for parallel, *drafts in [(1, "--spec-type", "chain:ngram+suffix", "--spec-draft-n-max", "4"),
+                                  (8, "-md", DRAFTER, "--spec-draft-n-max", "3"), (8, "--spec-type", "suffix")]:
+            with self.subTest(parallel=parallel, drafts=drafts), \
                     Server("-np", parallel, "-c", "2048", "-t", "2", "-ub", "37", *drafts, *CHATML) as server:
                 self.assertEqual(self.among_others(server, requests, parallel), alone)
                 server.wait_idle()
-                self.check_metrics(server)
+                self.check_metrics(server, drafts=len(drafts) > 2)
                 # Negative control: another seed is not the same.
                 i = next(i for i, (_, body, _) in enumerate(requests)
                          if body["temperature"] > 1 and body["max_tokens"] > 10)
@@ -113,14 +114,15 @@ class Exactness(cli.CliTest):
             t.join()
         return [results.get(i) for i in range(len(requests))]
 
-    def check_metrics(self, server):
+    def check_metrics(self, server, drafts):
         """Beginnings were shared, drafts were made, clients left, and all memory is the tree's."""
         text = server.request("GET", "/metrics")[2].decode()
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
         def value(name):
             return float(values[name])
         self.assertGreater(value("lockstep:prompt_tokens_cached_total"), 1000)
-        self.assertGreater(value("llamacpp:spec_decode_num_drafts_total"), 0)
+        if drafts:  # of a depth that is fixed: where it is found out, plain decoding may win
+            self.assertGreater(value("llamacpp:spec_decode_num_drafts_total"), 0)
         self.assertGreater(value("lockstep:answers_cancelled_total"), 0)
         self.assertEqual(value("lockstep:answers_failed_total"), 0)
         self.assertEqual(value("lockstep:kv_positions_reserved"), 0)
@@ -271,8 +273,12 @@ class Limits(cli.CliTest):
             self.assertEqual(json.loads(answer)["error"]["type"], "unavailable_error")
             for client in busy:
                 client.close()
-            server.wait_idle()
-            self.assertEqual(server.request("POST", "/completion", {"prompt": "a", "n_predict": 1})[0], 200)
+            # The server hears of it when it next reads, and may not even have begun with them.
+            begin = time.monotonic()
+            while (status := server.request("POST", "/completion", {"prompt": "a", "n_predict": 1})[0]) == 503:
+                self.assertLess(time.monotonic() - begin, 30)
+                time.sleep(0.01)
+            self.assertEqual(status, 200)
 
     def test_keys(self):
         with Server("-t", "1", "--api-key", "one,two") as server:
