@@ -158,7 +158,7 @@ constexpr Flag kFlags[] = {
     {"-no-kvu --no-kv-unified", "", "", kNoted, "serve", "the KV pool is always one; pages for a whole answer are reserved"},
     {"-ctxcp --ctx-checkpoints --swa-checkpoints", "N", "LLAMA_ARG_CTX_CHECKPOINTS", kNoted, "serve", "a slot keeps the state of its last answer"},
     {"-cram --cache-ram", "N", "LLAMA_ARG_CACHE_RAM", kNoted, "serve", "a slot keeps the state of its last answer, in the KV pool"},
-    {"-sps --slot-prompt-similarity", "X", "", kNoted, "serve", "a slot is chosen where it remembers more than a tenth of the prompt"},
+    {"-sps --slot-prompt-similarity", "X", "", kNoted, "serve", "what was computed before is found whatever slot it was in"},
     {"-to --timeout", "N", "LLAMA_ARG_TIMEOUT", kNoted, "serve", "the time-outs are those of docs/server.md"},
     {"--threads-http", "N", "LLAMA_ARG_THREADS_HTTP", kNoted, "serve", "one thread reads and writes for all clients"},
     {"--metrics", "", "LLAMA_ARG_ENDPOINT_METRICS", kNoted, "serve", "/metrics is always there"},

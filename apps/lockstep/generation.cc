@@ -121,12 +121,12 @@ decode::DepthPolicy DraftOptions::depth() const {
 std::shared_ptr<draft::Source> DraftOptions::open(const model::Model& target,
                                                   const text::Tokenizer& tokenizer,
                                                   std::shared_ptr<kernels::Backend> backend) const {
-  return open_each(target, tokenizer, std::move(backend))();
+  return open_each(target, tokenizer, std::move(backend), 64)(nullptr);
 }
 
-std::function<std::shared_ptr<draft::Source>()> DraftOptions::open_each(
-    const model::Model& target, const text::Tokenizer& tokenizer,
-    std::shared_ptr<kernels::Backend> backend) const {
+std::function<std::shared_ptr<draft::Source>(std::shared_ptr<state::PagePool>)>
+DraftOptions::open_each(const model::Model& target, const text::Tokenizer& tokenizer,
+                        std::shared_ptr<kernels::Backend> backend, int64_t chunk) const {
   std::vector<draft::SourceChain> chains;
   if (types) {
     chains = parse_types(*types);
@@ -156,7 +156,16 @@ std::function<std::shared_ptr<draft::Source>()> DraftOptions::open_each(
   config.backend = std::move(backend);
   config.target_n_vocab = target.graph().n_vocab;
   config.model.p_min = static_cast<float>(p_min.value_or(0));
-  return [chains, config] { return draft::make_source(chains, config); };
+  return [chains, config, chunk](std::shared_ptr<state::PagePool> pool) mutable {
+    draft::ModelSourceOptions& of_model = config.model;
+    if (pool && config.draft_model && !of_model.kv_pool) {
+      of_model.kv_pool = pool;
+      of_model.chunk = of_model.read_at_most = chunk;
+      of_model.prefixes = std::make_shared<state::PrefixTree>(
+          pool, draft::kv_spec_of(*config.draft_model, of_model));
+    }
+    return draft::make_source(chains, config);
+  };
 }
 
 std::string Answer::finish_name() const {

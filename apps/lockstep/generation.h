@@ -38,10 +38,12 @@ struct DraftOptions {
   // Null for plain decoding.
   std::shared_ptr<draft::Source> open(const model::Model& target, const text::Tokenizer& tokenizer,
                                       std::shared_ptr<kernels::Backend> backend) const;
-  // What makes any number of such sources, over one draft model; each as open() gives it.
-  std::function<std::shared_ptr<draft::Source>()> open_each(
+  // What makes any number of such sources, over one draft model; each as open() gives it. With a
+  // pool, which must be the same every time, the draft model's KV pages come from there, beginnings
+  // are shared, and of a history so many rows (chunk) are read at once.
+  std::function<std::shared_ptr<draft::Source>(std::shared_ptr<state::PagePool>)> open_each(
       const model::Model& target, const text::Tokenizer& tokenizer,
-      std::shared_ptr<kernels::Backend> backend) const;
+      std::shared_ptr<kernels::Backend> backend, int64_t chunk) const;
   decode::DepthPolicy depth() const;
 };
 

@@ -58,13 +58,15 @@ struct Pool {
   int64_t context = 0;    // of one answer
 };
 
-// Weights must be in memory already: what is left is what the pages may take.
+// Weights must be in memory already: what is left is what the pages may take. draft_bytes: of a
+// position of the draft model.
 Pool choose_pool(const ServeOptions& o, const model::Model& model, kernels::KvType k_type,
-                 kernels::KvType v_type, int64_t parallel) {
+                 kernels::KvType v_type, int64_t parallel, int64_t draft_bytes) {
   constexpr int64_t kPage = kernels::kPagePositions;
   const int64_t trained = model.hyperparameters().n_ctx_train;
   const int64_t per_position =
-      std::max<int64_t>(1, state::bytes_per_position(model.kv_spec(k_type, v_type, trained)));
+      std::max<int64_t>(1, state::bytes_per_position(model.kv_spec(k_type, v_type, trained))) +
+      draft_bytes;
   const auto up = [](int64_t n) { return (n + kPage - 1) / kPage * kPage; };
   Pool pool;
   const int64_t given = o.engine.context.value_or(0);
@@ -77,9 +79,16 @@ Pool choose_pool(const ServeOptions& o, const model::Model& model, kernels::KvTy
     pool.positions = o.engine.context ? whole : std::min(whole, fits);
     pool.context = std::min(pool.positions, trained);
   }
-  note(fmt::format("{} slots share {} positions of KV ({}); one answer may use {}", parallel,
-                   pool.positions, human_bytes(static_cast<double>(pool.positions * per_position)),
-                   pool.context));
+  const std::string of_draft =
+      draft_bytes > 0 ? fmt::format(", of which the draft model's {}",
+                                    human_bytes(static_cast<double>(pool.positions * draft_bytes)))
+                      : "";
+  const bool less = !o.engine.context && pool.positions < up(trained) * parallel;
+  note(fmt::format(
+      "{} slots share {} positions of KV ({}{}); one answer may use {}{}", parallel, pool.positions,
+      human_bytes(static_cast<double>(pool.positions * per_position)), of_draft, pool.context,
+      less ? fmt::format("; memory has no room for {} times the model's {}", parallel, trained)
+           : ""));
   return pool;
 }
 
@@ -128,17 +137,19 @@ std::unique_ptr<serve::Engine> load(const ServeOptions& o) {
   model->file_sha256();
 
   serve::SchedulerOptions options;
-  const Pool pool = choose_pool(o, *model, k_type, v_type, parallel);
+  options.chunk = o.engine.chunk.value_or(64);
+  options.make_source = o.drafts.open_each(*model, tokenizer, backend, options.chunk);
+  const auto source = options.make_source(nullptr);
+  if (source) source->file_sha256();
+  const Pool pool = choose_pool(o, *model, k_type, v_type, parallel,
+                                source ? source->kv_bytes_per_position() : 0);
   options.parallel = static_cast<int>(parallel);
   options.pool_positions = pool.positions;
   options.context = pool.context;
-  options.chunk = o.engine.chunk.value_or(64);
   options.queue = o.queue.value_or(kDefaultQueue);
   options.k_type = k_type;
   options.v_type = v_type;
   options.depth = o.drafts.depth();
-  options.make_source = o.drafts.open_each(*model, tokenizer, backend);
-  if (const auto source = options.make_source()) source->file_sha256();
   options.engine = engine_name();
 
   serve::RequestDefaults defaults;

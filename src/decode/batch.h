@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decode/session.h"
+#include "draft/shared_depth.h"
 #include "kernels/logits_buffer.h"
 
 namespace lockstep::decode {
@@ -24,7 +25,8 @@ class Batch {
   // prompt delay the others. A session's own chunk bounds its part. Throws Error(bad_use) below 1.
   explicit Batch(int64_t prompt_rows = 64);
 
-  // One pass for the sessions, which join and leave between calls as the caller likes. Rows of
+  // One pass for the sessions. Where the depth of drafts is automatic, it is what is best for all
+  // of them together. The sessions join and leave between calls as the caller likes. Rows of
   // prompts are given to the first sessions first; every session whose prompt is done takes part.
   // The result has an entry for each session, in order. Throws std::logic_error where a session is
   // there twice or belongs to another model or backend, Error(resource) when KV pages are short:
@@ -32,8 +34,12 @@ class Batch {
   std::vector<BatchStep> step(std::span<Session* const> sessions);
 
  private:
+  struct Turn;
+  double propose(std::span<Turn> turns);
+
   int64_t prompt_rows_;
   kernels::LogitsBuffer logits_;
+  draft::SharedDepth depth_;
 };
 
 }  // namespace lockstep::decode

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -13,8 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using draft::Lane;
-
-constexpr int kAnyDraft = std::numeric_limits<int>::max();
 
 double milliseconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
@@ -121,12 +118,14 @@ int64_t Session::Impl::replace_history(std::span<const int32_t> given, int64_t k
   if (kept < lane.kv().size()) lane.kv().truncate(kept);
   if (options.source && common < size()) options.source->truncate(common);
   history.assign(given.begin(), given.end());
-  return kept;
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(keep_at_most, 0, size()));
+  return take_over(std::span(std::as_const(history)).first(most), kept, reuse);
 }
 
 void Session::Impl::start(int64_t cached, Clock::time_point now) {
   prompt_tokens = size();
   cached_tokens = cached;
+  pages_kept = 0;
   finish = limit_reached();
   fault.clear();
   counts = {};
@@ -170,18 +169,20 @@ Session::Impl::Work Session::Impl::chunk_of(int64_t n) const {
           .samples = false};
 }
 
-std::optional<Session::Impl::Work> Session::Impl::plan(int64_t prompt_rows, int most_drafted) {
+std::optional<Session::Impl::Work> Session::Impl::plan(int64_t prompt_rows) {
   if (finish != Finish::none) return std::nullopt;
-  const int64_t waiting = pending();
+  int64_t waiting = pending();
   if (waiting > 1 && prompt_rows < 1) return std::nullopt;
+  if (waiting > 1) {
+    take_over_late();
+    waiting = pending();
+  }
   if (waiting > 1 && waiting > prompt_rows) return chunk_of(prompt_rows);
-  Work work{.rows = {history.end() - static_cast<ptrdiff_t>(waiting), history.end()},
-            .first_logits_row = waiting - 1,
-            .waiting = waiting,
-            .proposal = propose(most_drafted),
-            .samples = true};
-  work.rows.insert(work.rows.end(), work.proposal.tokens.begin(), work.proposal.tokens.end());
-  return work;
+  return Work{.rows = {history.end() - static_cast<ptrdiff_t>(waiting), history.end()},
+              .first_logits_row = waiting - 1,
+              .waiting = waiting,
+              .proposal = {},
+              .samples = true};
 }
 
 Step Session::Impl::settle(const Work& work, const Lane::Outcome& outcome, double pass_ms,
@@ -192,6 +193,7 @@ Step Session::Impl::settle(const Work& work, const Lane::Outcome& outcome, doubl
   if (!work.samples) {
     const int64_t first = lane.kv().size();
     lane.commit(outcome.good_rows);
+    keep_prefix();
     if (inspector != nullptr) inspector->on_pass(rows, lane.kv());
     if (outcome.good_rows < rows) {
       set_fault(lane.describe_fault(outcome.fault_op, first + outcome.good_rows));
@@ -209,6 +211,7 @@ Step Session::Impl::settle(const Work& work, const Lane::Outcome& outcome, doubl
     const Stopwatch watch(phases.commit);
     // All rows of the history but the last token's, which waits for the next pass.
     lane.commit(std::min(outcome.good_rows, size() - 1 - lane.kv().size()));
+    keep_prefix();
   }
   count(step, work.proposal.part);
   if (control) control->observe_tokens(step.tokens);
@@ -247,19 +250,19 @@ double Session::Impl::now_ms() const {
   return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
 }
 
-// The draft of this step: no longer than can be committed with one token more.
-draft::Proposal Session::Impl::propose(int most_drafted) {
-  if (!options.source || options.depth.n_max == 0) return {};
+// A draft is no longer than can be committed with one token more.
+int Session::Impl::draft_room() const {
+  if (!options.source || options.depth.n_max == 0) return 0;
   int64_t room = options.context - size();
   if (options.max_tokens >= 0) room = std::min(room, options.max_tokens - generated());
-  auto most = static_cast<int>(std::min<int64_t>(options.depth.n_max, room - 1));
-  if (control) most = std::min(most, most_drafted);
-  const int n = control ? control->ask(most) : most;
-  if (n < 1 || n < options.depth.n_min) return {};
+  return static_cast<int>(std::min<int64_t>(options.depth.n_max, room - 1));
+}
+
+draft::Proposal Session::Impl::ask_source(int n) {
   const Stopwatch watch(phases.draft);
   const double start = now_ms();
   draft::Proposal proposal = options.source->propose(history, n);
-  if (control) control->observe_draft(n, now_ms() - start);
+  if (control && !proposal.behind) control->observe_draft(n, now_ms() - start);
   const std::vector<int32_t>& tokens = proposal.tokens;
   size_t length = std::min(tokens.size(), static_cast<size_t>(n));
   for (size_t i = 0; i < length; ++i) {
@@ -269,9 +272,30 @@ draft::Proposal Session::Impl::propose(int most_drafted) {
     if (!known || unsure) length = i;
   }
   proposal.cut(length);
-  if (control) proposal.cut(static_cast<size_t>(control->choose(proposal, n)));
-  if (std::ssize(proposal.tokens) < options.depth.n_min) proposal.cut(0);
   return proposal;
+}
+
+void Session::Impl::add_draft(Work& work, draft::Proposal proposal) const {
+  if (std::ssize(proposal.tokens) < options.depth.n_min) proposal.cut(0);
+  work.rows.insert(work.rows.end(), proposal.tokens.begin(), proposal.tokens.end());
+  work.proposal = std::move(proposal);
+}
+
+void Session::Impl::draft_alone(Work& work) {
+  const int room = draft_room();
+  const int n = control ? control->ask(room) : room;
+  if (n < 1 || n < options.depth.n_min) return;
+  draft::Proposal proposal = ask_source(n);
+  if (proposal.behind && proposal.tokens.empty()) return;
+  if (control) proposal.cut(static_cast<size_t>(control->choose(proposal, n)));
+  add_draft(work, std::move(proposal));
+}
+
+void Session::Impl::read_along() {
+  if (!options.source || options.depth.n_max == 0 || lane.kv().size() == 0) return;
+  if (control && !control->asks()) return;
+  const Stopwatch watch(phases.draft);
+  options.source->read(std::span(history).first(static_cast<size_t>(lane.kv().size())));
 }
 
 // Samples row after row for as long as the draft agrees, and commits what was sampled.
@@ -357,7 +381,8 @@ void Session::open(std::span<const int32_t> history) {
 
 Step Session::step() {
   Impl& s = *impl_;
-  while (const auto work = s.plan(s.options.chunk, kAnyDraft)) {
+  while (auto work = s.plan(s.options.chunk)) {
+    if (work->samples) s.draft_alone(*work);
     Step step = s.run_alone(*work);
     if (work->samples || s.finish != Finish::none) return step;
   }

@@ -22,6 +22,7 @@
 #include "model/model.h"
 #include "sample/sampler.h"
 #include "state/kv_cache.h"
+#include "state/prefix_tree.h"
 
 namespace lockstep::decode {
 
@@ -47,7 +48,13 @@ struct SessionOptions {
   // Where the KV pages come from, shared with other sessions; null: a pool of its own, within
   // kv_max_bytes.
   std::shared_ptr<state::PagePool> kv_pool;
+  // Beginnings that sessions over this model and pool share; null: each has its own state alone.
+  std::shared_ptr<state::PrefixTree> prefixes;
 };
+
+// What a session may take over from the tree of beginnings. Whole pages are shared as they are; to
+// go on in the middle of one takes a copy of it.
+enum class Reuse : uint8_t { none, whole_pages, tokens };
 
 enum class Finish : uint8_t { none, end_token, max_tokens, context_full, fault, stopped };
 const char* finish_name(
@@ -151,6 +158,17 @@ class Session {
   // Cuts the history to its first `position` tokens (0 <= position <= its length) and goes on from
   // there, by step() or begin().
   void truncate(int64_t position);
+  // Of the tree: what the next begin() or open() may take over. With none nothing is shared while
+  // the session runs, either. (tokens, until it is set)
+  void set_reuse(Reuse reuse);
+  // Forgets the history and gives back its memory; the tree keeps the state for those who begin
+  // alike.
+  void release();
+  // KV pages that it may yet need, its source's included, to the end of what was begun.
+  state::Claim claim() const;
+  // Bytes that an open() of a released session may need, beyond what other sessions hold already.
+  int64_t bytes_to_open(std::span<const int32_t> history, int64_t max_tokens, Reuse reuse) const;
+
   // The state between two steps. restore() takes the history that the state belongs to; it may be
   // longer than when the snapshot was taken. Throws Error(bad_use) where it is shorter than the
   // state, or as begin().

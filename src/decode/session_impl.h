@@ -26,10 +26,10 @@ struct Session::Impl {
     draft::Proposal proposal;
     bool samples = false;  // the rows reach the history's end, so that tokens are chosen
   };
-  // The work of the next pass; none, where the session is finished, or has more than one row
-  // waiting and may run none. prompt_rows: the most rows of a history that has more than one
-  // waiting. most_drafted: bounds automatic depth.
-  std::optional<Work> plan(int64_t prompt_rows, int most_drafted);
+  // The work of the next pass, no draft in it yet; none, where the session is finished, or has more
+  // than one row waiting and may run none. prompt_rows: the most rows of a history that has more
+  // than one waiting.
+  std::optional<Work> plan(int64_t prompt_rows);
   Work chunk_of(int64_t n) const;
   // What follows from the pass. cost_ms: what it cost by the session's clock; none where others
   // were in it.
@@ -44,11 +44,23 @@ struct Session::Impl {
   void adopt_source(std::shared_ptr<draft::Source> source, DepthPolicy depth);
   void check_history(std::span<const int32_t> given) const;
   int64_t replace_history(std::span<const int32_t> given, int64_t keep_at_most);
+  // From the tree of beginnings, to the tree (session_memory.cc).
+  int64_t take_over(std::span<const int32_t> given, int64_t kept, Reuse how);
+  void take_over_late();
+  void keep_prefix();
+  int64_t last_position(int64_t prompt, int64_t max) const;
+  int64_t most_rows() const { return options.chunk + options.depth.n_max; }  // of a pass
+
   void start(int64_t cached, std::chrono::steady_clock::time_point now);
   draft::Lane::Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row);
   void keep_one_pending();
   double now_ms() const;
-  draft::Proposal propose(int most_drafted);
+  int draft_room() const;  // tokens that may be drafted in this step
+  void draft_alone(Work& work);
+  // The source's draft of up to n tokens, cut where it can't be verified.
+  draft::Proposal ask_source(int n);
+  void add_draft(Work& work, draft::Proposal proposal) const;
+  void read_along();  // the source reads what of a prompt is done
   void accept(std::span<const int32_t> drafted, const draft::Lane::Outcome& outcome, Step& step);
   void count(const Step& step, std::span<const uint8_t> parts);
   Finish limit_reached() const;
@@ -63,6 +75,8 @@ struct Session::Impl {
   std::vector<int32_t> history;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
+  Reuse reuse = Reuse::tokens;
+  int64_t pages_kept = 0;           // whole pages that the tree has been told of
   Finish finish = Finish::stopped;  // nothing begun
   std::string fault;
   DraftCounts counts;

@@ -14,45 +14,10 @@
 #include <span>
 #include <vector>
 
+#include "draft/cost_curve.h"
 #include "draft/source.h"
 
 namespace lockstep::draft {
-
-// Milliseconds as a function that never falls, of an index 0 … size - 1, learned from samples of
-// it: for each index the median of the last few, made monotone, with straight lines between them.
-class CostCurve {
- public:
-  // slope: of the cost at `first`, what a further index is taken to cost where nothing is known.
-  CostCurve(int size, int first, double slope);
-
-  void observe(int index, double ms);  // outside the curve, or not a time: ignored
-  bool known() const { return observed_ > 0; }
-  double at(int index) const;
-  // No sample yet, or one alone, or none among the last kStale of the whole curve.
-  bool uncertain(int index) const;
-  // What an index costs at least: as much as the nearest one below that is not uncertain.
-  double at_least(int index) const;
-
- private:
-  static constexpr size_t kKept = 7;
-  static constexpr int64_t kStale = 400;
-  struct Point {
-    std::vector<double> recent;  // a ring
-    size_t next = 0;
-    int64_t last = 0;  // value of observed_ at the latest sample
-    double median = 0;
-  };
-  bool stale(const Point& point) const {
-    return !point.recent.empty() && observed_ - point.last > kStale;
-  }
-  void fit();
-
-  std::vector<Point> points_;
-  std::vector<double> fitted_;
-  int first_;
-  double slope_;
-  int64_t observed_ = 0;
-};
 
 // How often drafts are right: for each part of a source, bucket of confidence or of match length,
 // and place in the draft, the probability that a token is accepted, given that those before it are.
@@ -92,6 +57,18 @@ class AutoDepth {
   void observe_pass(int width, double ms);
   // What was committed by the step: says how right the proposals were, verified or not.
   void observe_tokens(std::span<const int32_t> tokens);
+  // Where other sequences share the pass (shared_depth.h): instead of ask(), what that goes by, and
+  // instead of choose(). observe_draft() and observe_tokens() are as ever.
+  struct Prospect {
+    bool known = false;  // the source has drafted before
+    double draft_token_ms = 0;
+    std::vector<double>
+        right;  // by place: that a draft's token is right, where those before it are
+  };
+  Prospect begin_shared(int room);
+  std::vector<double> follow_shared(const Proposal& proposal, int asked);
+  // Whether drafts are asked for at present.
+  bool asks() const { return drafts_seen_ == 0 || last_asked_ >= step_ - 1; }
   // The text was cut or replaced: proposals made for it mean nothing any more.
   void forget_text();
 
@@ -105,6 +82,9 @@ class AutoDepth {
     int asked;
     size_t matched;
   };
+  void begin_step();
+  std::array<double, kMaxDepth> right_by_place() const;
+  std::vector<double> right_of(const Proposal& proposal, int most) const;
   double tokens_per_ms() const;
   double expected_tokens(std::span<const double> probabilities, int depth) const;
   bool affords(double ms) const;

@@ -36,6 +36,7 @@ Proposal ChainSource::extend(std::span<const int32_t> history, std::span<const i
     more.cut(static_cast<size_t>(left));
     const size_t n = more.tokens.size();
     number_parts(more, first_part);
+    whole.behind |= more.behind;
     append_list(whole.confidence, had, more.confidence, n, std::numeric_limits<float>::quiet_NaN());
     append_list(whole.match, had, more.match, n, 0);
     append_list(whole.part, had, more.part, n, uint8_t{0});

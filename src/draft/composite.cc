@@ -43,6 +43,34 @@ void CompositeSource::set_sampling(const sample::Parameters& parameters) {
   for (const auto& source : sources_) source->set_sampling(parameters);
 }
 
+bool CompositeSource::read(std::span<const int32_t> history) {
+  bool reads = false;
+  for (const auto& source : sources_) reads |= source->read(history);
+  return reads;
+}
+
+void CompositeSource::release() {
+  for (const auto& source : sources_) source->release();
+}
+
+state::Claim CompositeSource::claim(int64_t tokens) const {
+  state::Claim claim;
+  for (const auto& source : sources_) claim += source->claim(tokens);
+  return claim;
+}
+
+int64_t CompositeSource::kv_bytes_per_position() const {
+  int64_t bytes = 0;
+  for (const auto& source : sources_) bytes += source->kv_bytes_per_position();
+  return bytes;
+}
+
+int64_t CompositeSource::kv_bytes_beyond() const {
+  int64_t bytes = 0;
+  for (const auto& source : sources_) bytes += source->kv_bytes_beyond();
+  return bytes;
+}
+
 bool CompositeSource::synthetic() const {
   return std::any_of(sources_.begin(), sources_.end(),
                      [](const auto& source) { return source->synthetic(); });

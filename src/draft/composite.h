@@ -21,6 +21,11 @@ class CompositeSource : public Source {
   std::vector<std::string> parts() const override;
   void truncate(int64_t common) override;
   void set_sampling(const sample::Parameters& parameters) override;
+  bool read(std::span<const int32_t> history) override;
+  void release() override;
+  state::Claim claim(int64_t tokens) const override;
+  int64_t kv_bytes_per_position() const override;
+  int64_t kv_bytes_beyond() const override;
   bool synthetic() const override;           // one of them is
   std::string take_fault() override;         // the first's that has one
   std::string file_sha256() const override;  // of those that read a file, comma-separated

@@ -25,19 +25,24 @@ int64_t common_vocabulary(const model::Model& model, int64_t target_n_vocab) {
   return std::min(n_vocab, target_n_vocab);
 }
 
-state::KvSpec spec_of(const model::Model& model, const ModelSourceOptions& options) {
+// Drafts are no longer: rows beyond a chunk that a pass, or a snapshot's pages, may cover.
+constexpr int64_t kMostDrafted = 64;
+
+}  // namespace
+
+state::KvSpec kv_spec_of(const model::Model& model, const ModelSourceOptions& options) {
   const int64_t context =
       options.context > 0 ? options.context : model.hyperparameters().n_ctx_train;
   return model.kv_spec(options.k_type, options.v_type, context);
 }
 
-}  // namespace
-
 ModelSource::ModelSource(std::shared_ptr<const model::Model> model,
                          std::shared_ptr<kernels::Backend> backend, int64_t target_n_vocab,
                          ModelSourceOptions options)
-    : lane_(model, std::move(backend), spec_of(*model, options), options.kv_max_bytes),
-      options_(options),
+    : lane_(model, backend, kv_spec_of(*model, options),
+            options.kv_pool ? options.kv_pool
+                            : state::make_page_pool(options.kv_max_bytes, backend->page_memory())),
+      options_(std::move(options)),
       n_common_(common_vocabulary(*model, target_n_vocab)),
       sampler_({}, n_common_) {
   const auto& layers = lane_.kv().spec().layers;
@@ -83,9 +88,9 @@ void ModelSource::cut(int64_t position) {
   agreed_ = kept;
 }
 
-// Brings the lane to all of the history but its last token. False where it can't: an id that the
-// draft model lacks, its context's end, a fault.
-bool ModelSource::catch_up(std::span<const int32_t> history) {
+// Brings the lane to all of the history but its last token, or as far as it may at once. It cannot
+// where there is an id that the draft model lacks, at its context's end, after a fault.
+ModelSource::Read ModelSource::catch_up(std::span<const int32_t> history) {
   const auto size = static_cast<int64_t>(history.size());
   const auto known = static_cast<int64_t>(tokens_.size());
   while (agreed_ < std::min(size, known) &&
@@ -95,26 +100,81 @@ bool ModelSource::catch_up(std::span<const int32_t> history) {
   const int64_t wanted = std::min(agreed_, size - 1);
   if (wanted < known) cut(wanted);
   before_draft_.reset();
-  if (size > lane_.kv().spec().context) return false;
+  if (size > lane_.kv().spec().context) return Read::cannot;
   const auto missing = history.subspan(tokens_.size());
   const int64_t n_vocab = lane_.n_vocab();
   if (std::any_of(missing.begin(), missing.end(), [&](int32_t id) { return id >= n_vocab; })) {
-    return false;
+    return Read::cannot;
   }
+  if (options_.prefixes && std::ssize(missing) > kernels::kPagePositions) {
+    const auto match = options_.prefixes->match(history.first(static_cast<size_t>(size - 1)), true);
+    if (match.positions > std::ssize(tokens_)) {
+      options_.prefixes->give(match, lane_.kv());
+      tokens_.assign(history.begin(), history.begin() + static_cast<ptrdiff_t>(match.positions));
+      agreed_ = match.positions;
+    }
+  }
+  int64_t left = options_.read_at_most > 0 ? options_.read_at_most : size;
   while (static_cast<int64_t>(tokens_.size()) < size - 1) {
-    const int64_t rows = std::min(options_.chunk, size - 1 - static_cast<int64_t>(tokens_.size()));
+    const int64_t rows =
+        std::min({options_.chunk, left, size - 1 - static_cast<int64_t>(tokens_.size())});
+    if (rows < 1) return Read::behind;
+    left -= rows;
     const auto chunk = history.subspan(tokens_.size(), static_cast<size_t>(rows));
     const Lane::Outcome outcome = lane_.run(chunk, rows);
     lane_.commit(outcome.good_rows);
     tokens_.insert(tokens_.end(), chunk.begin(),
                    chunk.begin() + static_cast<ptrdiff_t>(outcome.good_rows));
     agreed_ = static_cast<int64_t>(tokens_.size());
+    keep_prefix(false);
     if (outcome.good_rows < rows) {
       set_fault(lane_.describe_fault(outcome.fault_op, lane_.kv().size()));
-      return false;
+      return Read::cannot;
     }
   }
-  return true;
+  return Read::all;
+}
+
+// Only while the lane holds what the history is known to have: what is drafted may be wrong, and is
+// of no use to others.
+void ModelSource::keep_prefix(bool tail) {
+  if (!options_.prefixes || tokens_.empty()) return;
+  options_.prefixes->keep(tokens_, lane_.kv(), tail);
+}
+
+bool ModelSource::read(std::span<const int32_t> history) {
+  // catch_up() would cut what it knows beyond.
+  const size_t n = std::min(tokens_.size(), history.size());
+  if (n + 1 >= history.size() &&
+      std::equal(tokens_.begin(), tokens_.begin() + static_cast<ptrdiff_t>(n), history.begin())) {
+    return true;
+  }
+  return catch_up(history) != Read::cannot;
+}
+
+void ModelSource::release() {
+  cut(agreed_);
+  before_draft_.reset();
+  keep_prefix(true);
+  cut(0);
+}
+
+// A pass that reads takes a chunk; one that drafts leaves a snapshot of what was before it, and
+// with it a copy of the last page.
+state::Claim ModelSource::claim(int64_t tokens) const {
+  const state::KvCache& kv = lane_.kv();
+  const int64_t positions = std::min(tokens, kv.spec().context);
+  state::Claim claim = kv.claim(positions, options_.chunk + kMostDrafted);
+  claim.to_come += kv_bytes_beyond();
+  return claim;
+}
+
+int64_t ModelSource::kv_bytes_per_position() const {
+  return state::bytes_per_position(lane_.kv().spec());
+}
+
+int64_t ModelSource::kv_bytes_beyond() const {
+  return slides_ ? kernels::kPagePositions * kv_bytes_per_position() : 0;
 }
 
 // Runs the rows that a draft stands for, behind those of the history: all but its last token's.
@@ -137,7 +197,10 @@ bool ModelSource::run_draft(std::span<const int32_t> sequence) {
 Proposal ModelSource::extend(std::span<const int32_t> history, std::span<const int32_t> draft,
                              int n_max) {
   Proposal proposal;
-  if (history.empty() || n_max < 1 || !catch_up(history)) return proposal;
+  if (history.empty() || n_max < 1) return proposal;
+  const Read read = catch_up(history);
+  proposal.behind = read == Read::behind;
+  if (read != Read::all) return proposal;
   if (std::any_of(draft.begin(), draft.end(),
                   [&](int32_t id) { return id < 0 || id >= lane_.n_vocab(); })) {
     return proposal;

@@ -4,6 +4,7 @@
 
 #include "draft/lane.h"
 #include "draft/source.h"
+#include "state/prefix_tree.h"
 
 namespace lockstep::draft {
 
@@ -14,11 +15,20 @@ struct ModelSourceOptions {
   int64_t chunk = 64;        // rows of a pass that catches up with the history
   int64_t kv_max_bytes = 0;  // 0: no limit
   float p_min = 0.0f;        // stops after the first token with less confidence
+  // The most rows of the history that one call reads, so that others who wait for it are not held
+  // up; 0: all. Until it has read the history it drafts nothing.
+  int64_t read_at_most = 0;
+  // Where the KV pages come from, shared with others; null: a pool of its own, within kv_max_bytes.
+  std::shared_ptr<state::PagePool> kv_pool = {};
+  std::shared_ptr<state::PrefixTree> prefixes = {};  // of this model and pool; null: none
 };
 
 // Vocabularies whose sizes differ by no more are the same one, padded differently (llama.cpp's
 // rule). Whether the tokens agree is for the caller to have checked.
 inline constexpr int64_t kVocabSizeSlack = 128;
+
+// What a source of this model remembers of a history.
+state::KvSpec kv_spec_of(const model::Model& model, const ModelSourceOptions& options);
 
 class ModelSource final : public Source {
  public:
@@ -34,11 +44,18 @@ class ModelSource final : public Source {
   void observe(std::span<const int32_t>, int) override {}
   void truncate(int64_t common) override;
   void set_sampling(const sample::Parameters& parameters) override;
+  bool read(std::span<const int32_t> history) override;
+  void release() override;
+  state::Claim claim(int64_t tokens) const override;
+  int64_t kv_bytes_per_position() const override;
+  int64_t kv_bytes_beyond() const override;
   std::string file_sha256() const override;
   std::string take_fault() override;
 
  private:
-  bool catch_up(std::span<const int32_t> history);
+  enum class Read : uint8_t { all, behind, cannot };
+  Read catch_up(std::span<const int32_t> history);
+  void keep_prefix(bool tail);
   bool run_draft(std::span<const int32_t> sequence);
   void cut(int64_t position);
   void set_fault(std::string where);

@@ -7,15 +7,19 @@ PrioritySource::PrioritySource(Sources sources) : CompositeSource(std::move(sour
 Proposal PrioritySource::extend(std::span<const int32_t> history, std::span<const int32_t> draft,
                                 int n_max) {
   size_t first_part = 0;
+  bool behind = false;
   for (proposer_ = 0; proposer_ < sources().size(); ++proposer_) {
     Proposal proposal = sources()[proposer_]->extend(history, draft, n_max);
+    behind |= proposal.behind;
     if (!proposal.tokens.empty()) {
       number_parts(proposal, first_part);
       return proposal;
     }
     first_part += sources()[proposer_]->parts().size();
   }
-  return {};
+  Proposal none;
+  none.behind = behind;
+  return none;
 }
 
 void PrioritySource::observe(std::span<const int32_t> history, int accepted) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sample/sampler.h"
+#include "state/kv_cache.h"
 
 namespace lockstep::draft {
 
@@ -18,6 +19,7 @@ struct Proposal {
   std::vector<float> confidence = {};  // where the source has one; not a number: not for this token
   std::vector<int32_t> match = {};     // tokens of the repeat that a lookup drafts from
   std::vector<uint8_t> part = {};      // index in Source::parts(); none: all from the first
+  bool behind = false;  // a source still reads the history: this says nothing of what it can do
 
   // Keeps the first n tokens, and what is said of them.
   void cut(size_t n) {
@@ -52,6 +54,22 @@ class Source {
   // The target's sampling parameters, before the first proposal and whenever they change.
   virtual void set_sampling(const sample::Parameters& parameters) { (void)parameters; }
   virtual bool synthetic() const { return false; }  // replay
+  // Reads on in the history, up to its end, as far as it may at once: what a source does that has
+  // to compute something of each token. False: it does not have to.
+  virtual bool read(std::span<const int32_t> history) {
+    (void)history;
+    return false;
+  }
+  // Gives back the memory of what it remembers.
+  virtual void release() {}
+  // KV pages that it may yet need, for a history of so many tokens and the drafts after it; and
+  // what it needs of a pool for each position of it, and beyond that for each history.
+  virtual state::Claim claim(int64_t tokens) const {
+    (void)tokens;
+    return {};
+  }
+  virtual int64_t kv_bytes_per_position() const { return 0; }
+  virtual int64_t kv_bytes_beyond() const { return 0; }
   // What went wrong in the arithmetic of a draft model, told once; "" where nothing did. Drafts end
   // there, the output does not change.
   virtual std::string take_fault() { return {}; }

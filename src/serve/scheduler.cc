@@ -2,197 +2,41 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <optional>
-#include <thread>
-
 #include "base/error.h"
-#include "decode/batch.h"
-#include "text/stop_strings.h"
-#include "text/utf8_stream.h"
+#include "serve/scheduler_impl.h"
 
 namespace lockstep::serve {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr int64_t kPage = kernels::kPagePositions;
-// A shared beginning shorter than this part of the prompt is no reason to overwrite a slot that
-// remembers something else (llama-server's rule for slots).
-constexpr double kLeastShared = 0.1;
-
-double seconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-int64_t whole_pages(int64_t positions) {
-  return (positions + kPage - 1) / kPage * kPage;
-}
-
-int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
-  const size_t n = std::min(a.size(), b.size());
-  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(n), b.begin()).first -
-         a.begin();
-}
-
-// Keeps what the client asked to know of each committed row.
-class Probabilities final : public decode::Inspector {
- public:
-  explicit Probabilities(int top) : top_(top) {}
-  void on_logits(int64_t, std::span<const float> row) override {
-    rows_.emplace_back(row.begin(), row.end());
+Scheduler::Impl::Impl(std::shared_ptr<const model::Model> model,
+                      std::shared_ptr<kernels::Backend> backend, text::Tokenizer given_tokenizer,
+                      SchedulerOptions given)
+    : options(std::move(given)), tokenizer(std::move(given_tokenizer)), batch(options.chunk) {
+  session_options.context = options.context;
+  session_options.k_type = options.k_type;
+  session_options.v_type = options.v_type;
+  session_options.chunk = options.chunk;
+  session_options.depth = options.depth;
+  session_options.is_end = [t = tokenizer](int32_t id) { return t.is_eog(id); };
+  const state::KvSpec spec = model->kv_spec(options.k_type, options.v_type, options.context);
+  bytes_per_position = state::bytes_per_position(spec);
+  int64_t beyond = 0;
+  if (const auto source = options.make_source ? options.make_source(nullptr) : nullptr) {
+    bytes_per_position += source->kv_bytes_per_position();
+    beyond = source->kv_bytes_beyond() * options.parallel;
   }
-  void on_pass(int64_t, const state::KvCache&) override {}
-
-  // Of the rows since the last call, which chose these tokens.
-  void take(std::span<const int32_t> tokens, std::vector<TokenProbability>& into) {
-    for (size_t i = 0; i < tokens.size() && i < rows_.size(); ++i) {
-      into.push_back({tokens[i], sample::logprob_of(rows_[i], tokens[i]),
-                      sample::top_logprobs(rows_[i], top_)});
-    }
-    rows_.clear();
+  pool = state::make_page_pool(options.pool_positions * bytes_per_position + beyond,
+                               backend->page_memory());
+  session_options.kv_pool = pool;
+  session_options.prefixes = std::make_shared<state::PrefixTree>(pool, spec);
+  slots.resize(static_cast<size_t>(options.parallel));
+  for (Slot& slot : slots) {
+    decode::SessionOptions of_slot = session_options;
+    if (options.make_source) of_slot.source = options.make_source(pool);
+    if (!of_slot.source) of_slot.depth = {};
+    slot.session = std::make_unique<decode::Session>(model, backend, of_slot);
   }
-
- private:
-  int top_;
-  std::vector<std::vector<float>> rows_;
-};
-
-// One prompt, one choice.
-struct Sequence {
-  std::shared_ptr<Job> job;
-  int index = 0;
-
-  const std::vector<int32_t>& prompt() const {
-    return job->prepared.prompts[static_cast<size_t>(index / job->request.n)];
-  }
-};
-
-}  // namespace
-
-const char* stop_kind_name(StopKind kind) {
-  switch (kind) {
-    case StopKind::eos:
-      return "eos";
-    case StopKind::limit:
-      return "limit";
-    case StopKind::word:
-      return "word";
-  }
-  return "";
-}
-
-struct Scheduler::Impl {
-  struct Slot {
-    std::unique_ptr<decode::Session> session;
-    std::optional<Sequence> sequence;  // none: idle
-    int64_t reserved = 0;              // positions
-    uint64_t used = 0;                 // order of admission
-    Clock::time_point admitted;
-    std::optional<Clock::time_point> paused_since;
-    // Of the running sequence:
-    text::Utf8Stream characters;
-    text::StopStrings stops;
-    std::unique_ptr<Probabilities> probabilities;
-    Event next;               // what has not been sent yet
-    int64_t generated = 0;    // ids, those that a stop string cut off not counted
-    int64_t prompt_sent = 0;  // progress
-
-    // Positions whose pages an idle slot keeps, for a request that begins alike.
-    int64_t kept() const { return sequence ? 0 : whole_pages(session->kv().size()); }
-  };
-
-  Impl(std::shared_ptr<const model::Model> model, std::shared_ptr<kernels::Backend> backend,
-       text::Tokenizer given_tokenizer, SchedulerOptions given)
-      : options(std::move(given)), tokenizer(std::move(given_tokenizer)), batch(options.chunk) {
-    session_options.context = options.context;
-    session_options.k_type = options.k_type;
-    session_options.v_type = options.v_type;
-    session_options.chunk = options.chunk;
-    session_options.depth = options.depth;
-    session_options.is_end = [t = tokenizer](int32_t id) { return t.is_eog(id); };
-    const state::KvSpec spec = model->kv_spec(options.k_type, options.v_type, options.context);
-    pool = state::make_page_pool(options.pool_positions * state::bytes_per_position(spec),
-                                 backend->page_memory());
-    session_options.kv_pool = pool;
-    slots.resize(static_cast<size_t>(options.parallel));
-    for (Slot& slot : slots) {
-      decode::SessionOptions of_slot = session_options;
-      if (options.make_source) of_slot.source = options.make_source();
-      if (!of_slot.source) of_slot.depth = {};
-      slot.session = std::make_unique<decode::Session>(model, backend, of_slot);
-    }
-    session_options = slots[0].session->options();
-    publish();
-  }
-
-  void run();
-  void collect();
-  void drop_cancelled();
-  void admit();
-  bool place(Sequence& sequence);
-  Slot* choose(const Sequence& sequence);
-  bool make_room(int64_t need, const Slot* except);
-  void start(Slot& slot, Sequence sequence, int64_t need);
-  void pass();
-  void handle(Slot& slot, const decode::BatchStep& step);
-  Event make_event(Slot& slot, Event::Kind kind);
-  static void deliver(Job& job, Event event);
-  void finish(Slot& slot);
-  void release(Slot& slot);
-  void fail(const Sequence& sequence, const ApiError& error);
-  void publish();
-  int64_t reserved() const;
-  Timings timings(const Slot& slot) const;
-
-  SchedulerOptions options;
-  text::Tokenizer tokenizer;
-  decode::SessionOptions session_options;
-  std::shared_ptr<state::PagePool> pool;
-  decode::Batch batch;
-  std::vector<Slot> slots;
-  std::deque<Sequence> waiting;
-  uint64_t admissions = 0;
-  Counters counters;
-  bool stopping_seen = false;
-
-  mutable std::mutex mutex;  // of what follows
-  std::condition_variable changed;
-  std::vector<std::shared_ptr<Job>> inbox;
-  bool woken = false;
-  bool stopping = false;
-  Clock::time_point deadline;
-  Status published;
-  // Requests that have entered.
-  std::shared_ptr<std::atomic<int64_t>> places = std::make_shared<std::atomic<int64_t>>(0);
-
-  std::thread thread;
-};
-
-int64_t Scheduler::Impl::reserved() const {
-  int64_t positions = 0;
-  for (const Slot& slot : slots) positions += slot.reserved;
-  return positions;
-}
-
-Timings Scheduler::Impl::timings(const Slot& slot) const {
-  const decode::Session& s = *slot.session;
-  const decode::Timing timing = s.timing();
-  Timings t;
-  t.cache_n = s.cached_tokens();
-  t.prompt_n = timing.first_tokens > 0 ? s.prompt_tokens() - s.cached_tokens()
-                                       : std::max<int64_t>(0, s.kv().size() - s.cached_tokens());
-  t.prompt_ms = timing.ttft_ms;
-  t.predicted_n = slot.generated;
-  t.first_n = std::min(timing.first_tokens, slot.generated);
-  t.predicted_ms = timing.decode_ms;
-  t.draft_n = s.draft_counts().drafted;
-  t.draft_n_accepted = s.draft_counts().accepted;
-  return t;
+  session_options = slots[0].session->options();
+  publish();
 }
 
 // Jobs that have come since.
@@ -270,104 +114,6 @@ void Scheduler::Impl::drop_cancelled() {
   }
 }
 
-void Scheduler::Impl::admit() {
-  for (auto at = waiting.begin(); at != waiting.end();) {
-    if (place(*at)) {
-      at = waiting.erase(at);
-      continue;
-    }
-    // One that waits for a certain slot does not hold up those that would take any.
-    if (at->job->request.id_slot < 0) return;
-    ++at;
-  }
-}
-
-bool Scheduler::Impl::place(Sequence& sequence) {
-  Slot* slot = choose(sequence);
-  if (slot == nullptr) return false;
-  const int64_t prompt = std::ssize(sequence.prompt());
-  const int64_t limit = sequence.job->request.max_tokens;
-  const int64_t room = options.context - prompt;
-  const int64_t need = whole_pages(prompt + (limit < 0 ? room : std::min(limit, room)));
-  if (!make_room(need, slot)) return false;
-  start(*slot, std::move(sequence), need);
-  return true;
-}
-
-// An idle slot: the one asked for; else the one that remembers most of this prompt; else the one
-// that was not used for longest.
-Scheduler::Impl::Slot* Scheduler::Impl::choose(const Sequence& sequence) {
-  const int64_t wanted = sequence.job->request.id_slot;
-  if (wanted >= 0) {
-    Slot& slot = slots[static_cast<size_t>(wanted)];
-    return slot.sequence ? nullptr : &slot;
-  }
-  Slot* oldest = nullptr;
-  Slot* alike = nullptr;
-  int64_t most = 0;
-  const std::vector<int32_t>& prompt = sequence.prompt();
-  for (Slot& slot : slots) {
-    if (slot.sequence) continue;
-    if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
-    const int64_t shared =
-        std::min(common_prefix(slot.session->history(), prompt), slot.session->kv().size());
-    if (shared > most) {
-      most = shared;
-      alike = &slot;
-    }
-  }
-  const bool enough = static_cast<double>(most) > kLeastShared * static_cast<double>(prompt.size());
-  return alike != nullptr && enough && sequence.job->request.cache_prompt ? alike : oldest;
-}
-
-// Lets idle slots forget, those not used for longest first, until so many positions are free.
-bool Scheduler::Impl::make_room(int64_t need, const Slot* except) {
-  if (reserved() + need > options.pool_positions) return false;
-  while (true) {
-    int64_t kept = 0;
-    Slot* oldest = nullptr;
-    for (Slot& slot : slots) {
-      if (slot.sequence || &slot == except || slot.kept() == 0) continue;
-      kept += slot.kept();
-      if (oldest == nullptr || slot.used < oldest->used) oldest = &slot;
-    }
-    if (oldest == nullptr || reserved() + kept + need <= options.pool_positions) return true;
-    oldest->session->truncate(0);
-  }
-}
-
-void Scheduler::Impl::start(Slot& slot, Sequence sequence, int64_t need) {
-  const Request& request = sequence.job->request;
-  decode::Session& session = *slot.session;
-  try {
-    if (!request.cache_prompt) session.truncate(0);
-    sample::Parameters sampling = sequence.job->prepared.sampling;
-    sampling.choice_index = static_cast<uint32_t>(sequence.index % request.n);
-    session.set_sampling(sampling);
-    session.set_max_tokens(request.max_tokens);
-    slot.stops = text::StopStrings(request.stops);
-    slot.characters = {};
-    slot.probabilities = request.logprobs ? std::make_unique<Probabilities>(request.top) : nullptr;
-    session.set_inspector(slot.probabilities.get());
-    session.open(sequence.prompt());
-  } catch (const Error& error) {
-    ++counters.failed;
-    fail(sequence, {.message = error.what()});
-    session.set_inspector(nullptr);
-    return;
-  }
-  slot.used = ++admissions;
-  slot.reserved = need;
-  slot.admitted = Clock::now();
-  slot.paused_since.reset();
-  slot.generated = 0;
-  slot.prompt_sent = -1;
-  slot.next = {};
-  slot.sequence = std::move(sequence);
-  // A limit of no tokens: there is nothing to run.
-  if (session.finished()) finish(slot);
-}
-
 void Scheduler::Impl::pass() {
   std::vector<Slot*> running;
   for (Slot& slot : slots) {
@@ -387,7 +133,6 @@ void Scheduler::Impl::pass() {
     for (Slot* slot : running) {
       ++counters.failed;
       fail(*slot->sequence, internal_error(error.what()));
-      slot->session->stop();
       slot->session->truncate(0);
       release(*slot);
     }
@@ -398,130 +143,6 @@ void Scheduler::Impl::pass() {
     if (steps[i].rows > 0) ++counters.busy_slot_passes;
     handle(*running[i], steps[i]);
   }
-}
-
-void Scheduler::Impl::handle(Slot& slot, const decode::BatchStep& batch_step) {
-  const Clock::time_point start = Clock::now();
-  decode::Session& session = *slot.session;
-  const Request& request = slot.sequence->job->request;
-  std::vector<int32_t> kept;
-  for (const int32_t token : batch_step.step.tokens) {
-    kept.push_back(token);
-    slot.next.text += slot.stops.push(slot.characters.push(tokenizer.piece(token, false)));
-    if (slot.stops.stopped()) break;
-  }
-  slot.generated += std::ssize(kept);
-  slot.next.ids.insert(slot.next.ids.end(), kept.begin(), kept.end());
-  if (slot.probabilities) slot.probabilities->take(kept, slot.next.probabilities);
-  if (slot.stops.stopped()) {
-    // A draft may have brought tokens beyond the stop string; without it they would not be there.
-    session.truncate(session.prompt_tokens() + slot.generated);
-    session.stop();
-  }
-  session.add_emit_ms(1e3 * seconds(start, Clock::now()));
-  if (session.finished()) return finish(slot);
-  if (!request.stream) return;
-  if (kept.empty() && request.return_progress && session.kv().size() > slot.prompt_sent) {
-    slot.prompt_sent = session.kv().size();
-    return deliver(*slot.sequence->job, make_event(slot, Event::Kind::progress));
-  }
-  // Text that a stop string or the rest of a character may still need waits for it.
-  const bool tells = !slot.next.text.empty() ||
-                     (!slot.next.ids.empty() && (request.return_tokens || request.logprobs));
-  if (tells) deliver(*slot.sequence->job, make_event(slot, Event::Kind::tokens));
-}
-
-Event Scheduler::Impl::make_event(Slot& slot, Event::Kind kind) {
-  Event event;
-  if (kind != Event::Kind::progress) event = std::exchange(slot.next, {});
-  event.kind = kind;
-  event.sequence = slot.sequence->index;
-  event.slot = static_cast<int>(&slot - slots.data());
-  event.prompt_tokens = std::ssize(slot.sequence->prompt());
-  event.prompt_done = slot.session->kv().size();
-  event.prompt_elapsed_ms = 1e3 * seconds(slot.admitted, Clock::now());
-  event.timings = timings(slot);
-  event.state_tokens = slot.session->kv().size();
-  if (kind == Event::Kind::end) {
-    event.stopping_word = std::string(slot.stops.stop());
-    event.stop = slot.stops.stopped()                                  ? StopKind::word
-                 : slot.session->finish() == decode::Finish::end_token ? StopKind::eos
-                                                                       : StopKind::limit;
-    event.result =
-        std::make_shared<const decode::Result>(decode::make_result(*slot.session, options.engine));
-  }
-  return event;
-}
-
-void Scheduler::Impl::deliver(Job& job, Event event) {
-  constexpr int64_t kListed = 16;  // probabilities that take about as long as an event without any
-  for (const TokenProbability& of : event.probabilities) {
-    event.weight += (1 + std::ssize(of.top)) / kListed;
-  }
-  job.unsent += event.weight;
-  job.sink(std::move(event));
-}
-
-void Scheduler::Impl::finish(Slot& slot) {
-  decode::Session& session = *slot.session;
-  if (!slot.stops.stopped()) {
-    slot.next.text += slot.stops.push(slot.characters.flush());
-    slot.next.text += slot.stops.flush();
-  }
-  const Timings t = timings(slot);
-  counters.prompt_tokens += t.prompt_n;
-  counters.cached_tokens += t.cache_n;
-  counters.prompt_seconds += t.prompt_ms * 1e-3;
-  counters.generated_tokens += t.predicted_n;
-  counters.generated_after_first += t.predicted_n - t.first_n;
-  counters.generated_seconds += t.predicted_ms * 1e-3;
-  counters.longest = std::max(counters.longest, session.kv().size());
-  const decode::DraftCounts& drafts = session.draft_counts();
-  counters.drafted += drafts.drafted;
-  counters.accepted += drafts.accepted;
-  for (size_t depth = 1; depth < drafts.depths.size(); ++depth) {
-    counters.drafts += drafts.depths[depth];
-  }
-  if (counters.accepted_at.size() < drafts.accepted_at.size()) {
-    counters.accepted_at.resize(drafts.accepted_at.size());
-  }
-  for (size_t i = 0; i < drafts.accepted_at.size(); ++i) {
-    counters.accepted_at[i] += drafts.accepted_at[i];
-  }
-  Event last;
-  if (session.finish() == decode::Finish::fault) {
-    ++counters.failed;
-    last.kind = Event::Kind::failed;
-    last.sequence = slot.sequence->index;
-    last.error = internal_error(fmt::format("the model's arithmetic failed: {}", session.fault()));
-    // A state with such a row in it is of no use to anyone.
-    session.truncate(0);
-  } else {
-    ++counters.finished;
-    last = make_event(slot, Event::Kind::end);
-  }
-  // Whoever hears of the end and asks finds the slot free and the answer counted.
-  const std::shared_ptr<Job> job = slot.sequence->job;
-  release(slot);
-  publish();
-  deliver(*job, std::move(last));
-}
-
-void Scheduler::Impl::release(Slot& slot) {
-  slot.session->set_inspector(nullptr);
-  slot.probabilities.reset();
-  slot.sequence.reset();
-  slot.reserved = 0;
-  slot.paused_since.reset();
-  slot.next = {};
-}
-
-void Scheduler::Impl::fail(const Sequence& sequence, const ApiError& error) {
-  Event event;
-  event.kind = Event::Kind::failed;
-  event.sequence = sequence.index;
-  event.error = error;
-  deliver(*sequence.job, std::move(event));
 }
 
 void Scheduler::Impl::publish() {
@@ -539,14 +160,16 @@ void Scheduler::Impl::publish() {
       const int64_t limit = slot.sequence->job->request.max_tokens;
       s.remaining = limit < 0 ? -1 : limit - slot.generated;
       s.paused = slot.paused_since.has_value();
-    } else {
-      status.kept_positions += slot.kept();
     }
     status.slots.push_back(s);
   }
   status.waiting = std::ssize(waiting);
   status.pool_positions = options.pool_positions;
-  status.reserved_positions = reserved();
+  const auto positions = [&](int64_t bytes) {
+    return (bytes + bytes_per_position - 1) / bytes_per_position;
+  };
+  status.reserved_positions = positions(reserved_bytes());
+  status.kept_positions = pool->bytes_idle() / bytes_per_position;
   status.kv_bytes = pool->bytes_in_use();
   status.counters = counters;
   const std::lock_guard lock(mutex);

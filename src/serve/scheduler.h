@@ -2,7 +2,8 @@
 // sequence writes does not depend on the others (decode/batch.h), only when.
 //
 // A sequence gets a slot when KV pages for its prompt and its token limit are free, so that no
-// neighbour can cut its answer short; until then it waits, first come first served.
+// neighbour can cut its answer short; until then it waits, first come first served. What sequences
+// remember stays in a tree of beginnings (state/prefix_tree.h) for those that begin alike.
 #pragma once
 
 #include <atomic>
@@ -60,7 +61,7 @@ struct Event {
   // end:
   StopKind stop = StopKind::eos;
   std::string stopping_word = {};
-  int64_t state_tokens = 0;  // that the slot remembers
+  int64_t state_tokens = 0;  // that are remembered
   std::shared_ptr<const decode::Result> result = {};
   ApiError error = {};  // failed
   int64_t weight = 1;   // what it adds to Job::unsent: more where many probabilities are listed
@@ -93,13 +94,15 @@ inline bool Job::sent(int64_t weight) {
 
 struct SchedulerOptions {
   int parallel = 4;
-  int64_t pool_positions = 0;  // of the KV pool, a multiple of 64
+  int64_t pool_positions = 0;  // of the KV pool, a multiple of 64: each of target and draft model
   int64_t context = 0;         // of one request, at most the pool
   int64_t chunk = 64;          // prompt rows of a pass
   int64_t queue = 64;          // requests that may wait beyond the slots
   double stall_seconds = 30;   // a client that has not read for so long is gone
   state::KvType k_type = state::KvType::f16, v_type = state::KvType::f16;
-  std::function<std::shared_ptr<draft::Source>()> make_source;  // null, or gives null: plain
+  // One source for each slot; null, or gives null: plain. A draft model's KV pages come from the
+  // pool, where there is one already.
+  std::function<std::shared_ptr<draft::Source>(std::shared_ptr<state::PagePool>)> make_source;
   decode::DepthPolicy depth;
   std::string engine;  // name and version, for results
 };

@@ -67,6 +67,7 @@ class PageReader {
 struct Half {
   int64_t n_head = 0;
   int64_t row_bytes = 0;
+  PageUse use = PageUse::whole;
   PageList pages;
   std::vector<std::byte*> addresses;  // of `pages`, for views
 
@@ -221,6 +222,7 @@ KvCache::KvCache(KvSpec spec, std::shared_ptr<PagePool> pool) : impl_(std::make_
     layer.k.n_head = layer.v.n_head = layer_spec.n_head_kv;
     layer.k.row_bytes = kv_row_bytes(spec.k_type, layer_spec.head_dim);
     layer.v.row_bytes = kv_row_bytes(spec.v_type, layer_spec.head_dim);
+    if (layer.window > 0) layer.k.use = layer.v.use = PageUse::window;
     impl_->layers.push_back(std::move(layer));
     KvLayerView view;
     view.k_type = spec.k_type;
@@ -266,7 +268,7 @@ std::span<const KvLayerView> KvCache::append(int64_t rows) {
       const bool have = index < static_cast<int64_t>(half.pages.size());
       const bool usable = have && half.pages[static_cast<size_t>(index)] &&
                           !half.pages[static_cast<size_t>(index)].shared();
-      if (!usable) fresh.push_back(state.pool->take(half.page_bytes()));
+      if (!usable) fresh.push_back(state.pool->take(half.page_bytes(), half.use));
     }
   });
   state.for_each_half([&](Half& half) { half.resize(n_pages); });
@@ -360,6 +362,101 @@ void KvCache::restore(const std::shared_ptr<const Snapshot>& snapshot) {
   state.pending = 0;
   state.size = snapshot->size;
   state.pages_reused += state.count_pages(nullptr);
+}
+
+PageColumn KvCache::column(int64_t index) const {
+  PageColumn column;
+  for (const Layer& layer : impl_->layers) {
+    column.push_back(layer.k.pages.at(static_cast<size_t>(index)));
+    column.push_back(layer.v.pages.at(static_cast<size_t>(index)));
+  }
+  return column;
+}
+
+void KvCache::adopt(std::span<const PageColumn* const> columns, int64_t size) {
+  Impl& state = *impl_;
+  if (size < 1 || size > state.spec.context || std::ssize(columns) != pages_for(size)) {
+    throw std::logic_error("KvCache::adopt: not the columns of so many positions");
+  }
+  for (size_t l = 0; l < state.layers.size(); ++l) {
+    Layer& layer = state.layers[l];
+    const auto there = [&](int64_t index) {
+      const PageColumn& column = *columns[static_cast<size_t>(index)];
+      return column[2 * l] && column[2 * l + 1];
+    };
+    int64_t first = std::ssize(columns);
+    while (first > 0 && there(first - 1)) --first;
+    if (layer.first_visible(size) < first * kPagePositions) {
+      throw std::logic_error("KvCache::adopt: a visible page is missing");
+    }
+    // What no later row can see is left to whoever has it.
+    if (layer.window > 0) first = layer.first_visible(size) / kPagePositions;
+    for (Half* half : {&layer.k, &layer.v}) {
+      const size_t side = half == &layer.k ? 2 * l : 2 * l + 1;
+      half->adopt({});
+      half->resize(std::ssize(columns));
+      for (int64_t i = first; i < std::ssize(columns); ++i) {
+        half->set(i, (*columns[static_cast<size_t>(i)])[side]);
+      }
+    }
+    layer.first_page = first;
+  }
+  state.pending = 0;
+  state.size = size;
+  state.pages_reused += state.count_pages(nullptr);
+}
+
+void KvCache::share(int64_t index, const PageColumn& column) {
+  if ((index + 1) * kPagePositions > impl_->size) {
+    throw std::logic_error("KvCache::share: not a whole page");
+  }
+  size_t side = 0;
+  impl_->for_each_half([&](Half& half) {
+    const PageRef& page = column[side++];
+    if (page && half.pages[static_cast<size_t>(index)]) half.set(index, page);
+  });
+}
+
+namespace {
+
+// Pages that a layer with a window holds at most: those that the first row of a pass sees, to those
+// of the last.
+int64_t most_pages(int64_t window, int64_t positions, int64_t rows) {
+  const int64_t all = pages_for(positions);
+  return window > 0 ? std::min(all, pages_for(window + rows) + 1) : all;
+}
+
+}  // namespace
+
+Claim whole_claim(const KvSpec& spec, int64_t positions, int64_t rows) {
+  Claim claim;
+  for (const KvLayerSpec& layer : spec.layers) {
+    const int64_t bytes =
+        most_pages(layer.window, positions, rows) * kPagePositions * layer.n_head_kv *
+        (kv_row_bytes(spec.k_type, layer.head_dim) + kv_row_bytes(spec.v_type, layer.head_dim));
+    (layer.window > 0 ? claim.windows : claim.to_come) += bytes;
+  }
+  return claim;
+}
+
+Claim KvCache::claim(int64_t positions, int64_t rows) const {
+  Claim claim;
+  for (const Layer& layer : impl_->layers) {
+    for (const Half* half : {&layer.k, &layer.v}) {
+      int64_t pages = most_pages(layer.window, positions, rows);
+      // A page that is shared and not full is copied before rows are added to it.
+      if (impl_->size % kPagePositions != 0 && !half->pages.empty() &&
+          half->pages.back().shared()) {
+        ++pages;
+      }
+      if (layer.window > 0) {
+        claim.windows += pages * half->page_bytes();
+      } else {
+        claim.to_come += std::max<int64_t>(0, pages - std::ssize(half->pages)) * half->page_bytes();
+      }
+    }
+  }
+  return claim;
 }
 
 Digest KvCache::hash() const {

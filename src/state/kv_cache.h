@@ -34,6 +34,27 @@ struct KvSpec {
 // Bytes of one position over all layers (windows not considered).
 int64_t bytes_per_position(const KvSpec& spec);
 
+// The pages that hold the same 64 positions: of each layer K, then V; none where a layer with a
+// window has given its page back.
+using PageColumn = std::vector<PageRef>;
+
+// Bytes of pages that a sequence may yet need. Of layers that see everything: still to be taken. Of
+// layers with a window: in all, what it holds already included, since a page that it gives back may
+// stay with another sequence.
+struct Claim {
+  int64_t to_come = 0;
+  int64_t windows = 0;
+
+  Claim& operator+=(const Claim& other) {
+    to_come += other.to_come;
+    windows += other.windows;
+    return *this;
+  }
+};
+// Of a sequence that has no pages yet, until it has so many positions, in passes of so many rows at
+// most.
+Claim whole_claim(const KvSpec& spec, int64_t positions, int64_t rows);
+
 // Misuse by the caller (an append before the commit of the last one, a truncate to a position that
 // is not reusable, a snapshot of another kind of cache) is std::logic_error.
 class KvCache {
@@ -74,6 +95,20 @@ class KvCache {
   struct Snapshot;
   std::shared_ptr<const Snapshot> snapshot() const;
   void restore(const std::shared_ptr<const Snapshot>& snapshot);
+
+  // The pages of positions [64 * index, 64 * (index + 1)), of which size() must have reached the
+  // first.
+  PageColumn column(int64_t index) const;
+  // Takes over `size` positions, 0 < size <= 64 * columns: rows that had the same tokens before
+  // them. Of each layer every page that a row at `size` can see must be there. What was remembered
+  // and pending before is forgotten.
+  void adopt(std::span<const PageColumn* const> columns, int64_t size);
+  // Refers to these pages, which hold the same bytes, in place of its own; whole pages below
+  // size().
+  void share(int64_t index, const PageColumn& column);
+
+  // What it may yet need until it has so many positions, in passes of so many rows at most.
+  Claim claim(int64_t positions, int64_t rows) const;
 
   // SHA-256 over the content that a later row can see: for each layer, K then V, positions
   // [max(0, size-window+1), size) on sliding layers, [0, size) on others, ascending; of each

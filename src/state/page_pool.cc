@@ -15,7 +15,30 @@ PagePool::~PagePool() {
   release_free(0);
 }
 
-PageRef PagePool::take(int64_t bytes) {
+// Of the caches' parts, the one that was not used for longest. False: there is none.
+bool PagePool::drop_oldest() {
+  Reclaimable* from = nullptr;
+  uint64_t least = 0;
+  for (Reclaimable* cache : caches_) {
+    const std::optional<uint64_t> oldest = cache->oldest();
+    if (!oldest || (from != nullptr && *oldest >= least)) continue;
+    from = cache;
+    least = *oldest;
+  }
+  if (from == nullptr) return false;
+  from->drop_oldest();
+  return true;
+}
+
+void PagePool::set_cached(Page& page, bool cached) {
+  if (page.cached == cached) return;
+  page.cached = cached;
+  if (page.references == 1) count_idle(page, cached ? 1 : -1);
+}
+
+PageRef PagePool::take(int64_t bytes, PageUse use) {
+  while (max_bytes_ > 0 && bytes_in_use_ + bytes > max_bytes_ && drop_oldest()) {
+  }
   if (max_bytes_ > 0 && bytes_in_use_ + bytes > max_bytes_) {
     throw Error(ExitCode::resource, "the KV cache needs " + std::to_string(bytes_in_use_ + bytes) +
                                         " bytes and its limit is " + std::to_string(max_bytes_) +
@@ -43,6 +66,9 @@ PageRef PagePool::take(int64_t bytes) {
   }
   memory_.fill(page->data, kPoison, bytes, bytes, 1);
   page->rows_written = 0;
+  page->use = use;
+  page->cached = false;
+  in_use_[static_cast<size_t>(use)] += bytes;
   ++pages_in_use_;
   bytes_in_use_ += bytes;
   return PageRef(page);
@@ -52,6 +78,7 @@ PageRef PagePool::take(int64_t bytes) {
 void PagePool::give_back(Page* page) noexcept {
   --pages_in_use_;
   bytes_in_use_ -= page->bytes;
+  in_use_[static_cast<size_t>(page->use)] -= page->bytes;
   bytes_free_ += page->bytes;
   Page*& list = free_.find(page->bytes)->second;
   page->next_free = std::exchange(list, page);

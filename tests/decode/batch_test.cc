@@ -1,8 +1,8 @@
-// Sessions that share passes: random arrivals, lengths, sampling, drafts, chunks, limits, faults,
-// departures and prefix reuse. Whatever the neighbours are, each gives what a fresh plain session
-// gives alone.
+// Sessions that share passes, and beginnings: random arrivals, lengths, sampling, drafts, chunks,
+// limits, faults, departures and reuse, in a pool that is too small for all. Whatever the
+// neighbours are, each gives what a fresh plain session gives alone.
 //
-// The same program is linked against deliberately broken copies of batch.cc and lane.cc (see
+// The same program is linked against deliberately broken copies of sources (see
 // CMakeLists.txt); there LOCKSTEP_EXPECT_CAUGHT is defined, and finding nothing is the failure.
 #include "decode/batch.h"
 
@@ -20,6 +20,7 @@ namespace {
 
 struct Counts {
   int64_t requests = 0, passes = 0, shared = 0, drafted = 0, accepted = 0, cached = 0, left = 0;
+  int64_t waited = 0;
   std::map<Finish, int64_t> finishes;
 };
 
@@ -44,7 +45,22 @@ class World {
     options_.is_end = [k = static_cast<int32_t>(7 + rng_() % 30)](int32_t id) {
       return id % k == 3;
     };
-    options_.kv_pool = state::make_page_pool(0);
+    if (rng_() % 4 == 0) {
+      options_.kv_pool = state::make_page_pool(0);
+    } else {
+      // Pages for little more than one of the longest, and of its draft model.
+      const state::KvSpec spec =
+          model_->kv_spec(options_.k_type, options_.v_type, options_.context);
+      const state::KvSpec drafts = draft::kv_spec_of(*model_, {});
+      const int64_t pages = (options_.context + 63) / 64 + 1 + static_cast<int64_t>(rng_() % 4);
+      options_.kv_pool =
+          state::make_page_pool(64 * (pages * state::bytes_per_position(spec) +
+                                      (pages + 1) * state::bytes_per_position(drafts)));
+      options_.prefixes = std::make_shared<state::PrefixTree>(options_.kv_pool, spec);
+      of_drafts_ = {.read_at_most = rng_() % 2 == 0 ? 0 : 16,
+                    .kv_pool = options_.kv_pool,
+                    .prefixes = std::make_shared<state::PrefixTree>(options_.kv_pool, drafts)};
+    }
     const size_t n = 1 + rng_() % 5;
     for (size_t i = 0; i < n; ++i) {
       places_.emplace_back();
@@ -63,10 +79,12 @@ class World {
       bool any = false;
       for (Place& place : places_) {
         if (!place.busy && requests > 0 && rng_() % 3 == 0) {
-          --requests;
-          arrive(place);
-          ++counts.requests;
-          counts.cached += place.session->cached_tokens();
+          if (arrive(place)) {
+            --requests;
+            ++counts.requests;
+          } else {
+            ++counts.waited;
+          }
         }
         any |= place.busy;
       }
@@ -97,7 +115,8 @@ class World {
   }
 
  private:
-  void arrive(Place& place) {
+  // False: there is no memory for it now.
+  bool arrive(Place& place) {
     sample::Parameters sampling;
     const float temperatures[] = {0.0f, 0.8f, 1.5f};
     sampling.temperature = temperatures[rng_() % 3];
@@ -118,6 +137,7 @@ class World {
 
     SessionOptions plain_options = options_;
     plain_options.kv_pool = nullptr;
+    plain_options.prefixes = nullptr;
     plain_options.sampling = sampling;
     plain_options.max_tokens = max_tokens;
     plain_options.chunk = 1;
@@ -137,7 +157,7 @@ class World {
         source = replay_source(joined(prompt, place.plain.tokens), 0.7, rng_());
         break;
       case 2:
-        source = std::make_shared<draft::ModelSource>(model_, backend_, kVocab);
+        source = std::make_shared<draft::ModelSource>(model_, backend_, kVocab, of_drafts_);
         break;
       case 3:
         source = std::make_shared<JunkSource>(rng_());
@@ -147,12 +167,33 @@ class World {
     }
     session.set_source(std::move(source),
                        {.n_max = static_cast<int>(rng_() % 12), .automatic = rng_() % 2 == 0});
+    if (options_.prefixes && !admitted(session, prompt, max_tokens)) return false;
     place.trace = {};
     place.recorder = std::make_unique<Recorder>(place.trace);
     session.set_inspector(place.recorder.get());
     session.open(prompt);
     place.busy = true;
     place.leaves_after = rng_() % 5 == 0 ? static_cast<int>(rng_() % 10) : 1 << 30;
+    return true;
+  }
+
+  bool admitted(Session& session, const Tokens& prompt, int64_t max_tokens) {
+    int64_t reserved = options_.kv_pool->bytes_pinned(state::PageUse::whole);
+    for (const Place& place : places_) {
+      if (!place.busy) continue;
+      const state::Claim claim = place.session->claim();
+      reserved += claim.to_come + claim.windows;
+    }
+    for (const Reuse reuse : {Reuse::tokens, Reuse::whole_pages, Reuse::none}) {
+      if (reuse == Reuse::tokens && rng_() % 4 == 0) continue;
+      if (reserved + session.bytes_to_open(prompt, max_tokens, reuse) >
+          options_.kv_pool->max_bytes()) {
+        continue;
+      }
+      session.set_reuse(reuse);
+      return true;
+    }
+    return false;
   }
 
   void depart(Place& place, Counts& counts) {
@@ -166,19 +207,32 @@ class World {
     place.trace.fault = session.fault();
     place.trace.state = session.kv().hash();
     // Nothing was generated, so no pass was run for the prompt: the states need not be the same.
-    const bool nothing = place.plain.tokens.empty() && place.plain.finish != Finish::fault;
-    if (nothing) {
+    // With a limit of no tokens begin() still runs it, to a fault if there is one.
+    const bool no_tokens = session.options().max_tokens == 0;
+    if (no_tokens || (place.plain.tokens.empty() && place.plain.finish != Finish::fault)) {
       place.plain.states = place.trace.states;
       place.plain.state = place.trace.state;
     }
+    if (no_tokens) {
+      place.plain.finish = place.trace.finish;
+      place.plain.fault = place.trace.fault;
+    }
     if (const auto differs = difference(place.plain, place.trace, whole)) {
-      throw std::runtime_error(*differs);
+      throw std::runtime_error(fmt::format("{} (limit {}, {} prompt tokens, {} of them taken over)",
+                                           *differs, session.options().max_tokens,
+                                           session.prompt_tokens(), session.cached_tokens()));
     }
     ++counts.finishes[session.finish()];
+    counts.cached += session.cached_tokens();
     counts.drafted += session.draft_counts().drafted;
     counts.accepted += session.draft_counts().accepted;
     place.last.assign(session.history().begin(), session.history().end());
     session.set_inspector(nullptr);
+    // With a tree, what it remembers is the tree's; without, its own.
+    if (options_.prefixes) {
+      if (session.finish() == Finish::fault) session.truncate(0);
+      session.release();
+    }
     place.busy = false;
   }
 
@@ -186,6 +240,7 @@ class World {
   std::shared_ptr<const model::Model> model_;
   std::shared_ptr<lockstep::test::HookedBackend> plain_backend_, backend_;
   SessionOptions options_;
+  draft::ModelSourceOptions of_drafts_;
   std::vector<Place> places_;
 };
 
@@ -216,16 +271,17 @@ TEST(BatchProperty, EachSessionGivesWhatItGivesAlone) {
   }
   std::printf(
       "%lld requests, %lld passes, %lld of them shared:%s %lld left, %lld drafted, %lld accepted, "
-      "%lld tokens taken over\n",
+      "%lld tokens taken over, %lld times no room\n",
       static_cast<long long>(counts.requests), static_cast<long long>(counts.passes),
       static_cast<long long>(counts.shared), finishes.c_str(), static_cast<long long>(counts.left),
       static_cast<long long>(counts.drafted), static_cast<long long>(counts.accepted),
-      static_cast<long long>(counts.cached));
+      static_cast<long long>(counts.cached), static_cast<long long>(counts.waited));
   EXPECT_GT(counts.shared, counts.passes / 4);
   EXPECT_GT(counts.accepted, 0);
   EXPECT_LT(counts.accepted, counts.drafted);
   EXPECT_GT(counts.cached, 0);
   EXPECT_GT(counts.left, 0);
+  EXPECT_GT(counts.waited, 0);
   for (const Finish finish :
        {Finish::end_token, Finish::max_tokens, Finish::context_full, Finish::fault}) {
     EXPECT_GT(counts.finishes[finish], 0) << finish_name(finish);

@@ -1,6 +1,7 @@
 """The server under many clients, and under bad ones: every answer keeps its bits, every error is a
 clear one, and nothing else is disturbed."""
 import json
+import os
 import random
 import signal
 import socket
@@ -14,17 +15,18 @@ import cli
 from serving import TINY, Server, memory_of, read_all
 
 CHATML = ("--chat-template", "chatml")
-REQUESTS = 60
+REQUESTS = 2000 if os.environ.get("LOCKSTEP_FULL") else 200  # scripts/test.sh --full
+DRAFTER = TINY.replace("layers=2", "layers=1").replace("seed=5", "seed=6")
 
 
 def mixed_requests(seed):
     """Of every surface, size, sampling and form, some with shared beginnings."""
     rng = random.Random(seed)
-    shared = [rng.randrange(10, 500) for _ in range(200)]
+    beginnings = [[rng.randrange(10, 300) for _ in range(400)] for _ in range(3)]
     requests = []
-    for i in range(REQUESTS):
-        body = {"seed": rng.randrange(1000), "max_tokens": rng.randrange(1, 40),
-                "temperature": rng.choice([0, 0.8, 1.5]), "cache_prompt": rng.random() < 0.8}
+    for _ in range(REQUESTS):
+        body = {"seed": rng.randrange(1000), "max_tokens": rng.randrange(1, 24),
+                "temperature": rng.choice([0, 0.8, 1.5]), "cache_prompt": rng.random() < 0.9}
         if rng.random() < 0.3:
             body["repeat_penalty"] = 1.2
         if rng.random() < 0.2:
@@ -33,8 +35,8 @@ def mixed_requests(seed):
         if kind == 0:
             body["messages"] = [{"role": "user", "content": "word " * rng.randrange(1, 60)}]
             path = "/v1/chat/completions"
-        elif rng.random() < 0.5:
-            body["prompt"] = shared[:rng.randrange(1, 200)] + [rng.randrange(10, 500)]
+        elif rng.random() < 0.6:
+            body["prompt"] = rng.choice(beginnings)[:rng.randrange(1, 400)] + [rng.randrange(10, 300)]
             path = "/completion"
         else:
             body["prompt"] = "some text " * rng.randrange(1, 80)
@@ -67,39 +69,65 @@ class Exactness(cli.CliTest):
         with Server("-np", "1", "-t", "1", *CHATML) as server:
             alone = [hashes(server, path, {**body, "cache_prompt": False}, False) for path, body, _ in requests]
         self.assertGreater(len({h for hs in alone for h in hs}), REQUESTS // 2)
-        for parallel in [1, 4]:
-            # Fewer pages than all could want, drafts, chunks of another size, and clients that leave.
-            with Server("-np", parallel, "-c", "2048", "-t", "2", "--spec-type", "chain:ngram+suffix", "-ub", "37",
-                        *CHATML) as server:
-                order = list(range(REQUESTS))
-                random.Random(parallel).shuffle(order)
-                results, lock = {}, threading.Lock()
-
-                def client():
-                    while True:
-                        with lock:
-                            if not order:
-                                return
-                            i = order.pop()
-                        if i % 6 == 0:  # somebody who goes away in the middle
-                            gone = server.open_stream("/completion", {"prompt": "gone " * 50, "n_predict": 500})
-                            gone.recv(10)
-                            gone.close()
-                        got = hashes(server, *requests[i])
-                        with lock:
-                            results[i] = got
-                threads = [threading.Thread(target=client) for _ in range(8)]
-                for t in threads:
-                    t.start()
-                for t in threads:
-                    t.join()
-                self.assertEqual([results.get(i) for i in range(REQUESTS)], alone)
+        # Fewer pages than all could want, chunks of another size, drafts of every kind.
+        for parallel, *drafts in [(1, "--spec-type", "chain:ngram+suffix", "--spec-draft-n-max", "4"),
+                                  (8, "-md", DRAFTER, "--spec-draft-n-max", "3"), (8, "--spec-type", "suffix")]:
+            with self.subTest(parallel=parallel, drafts=drafts), \
+                    Server("-np", parallel, "-c", "2048", "-t", "2", "-ub", "37", *drafts, *CHATML) as server:
+                self.assertEqual(self.among_others(server, requests, parallel), alone)
                 server.wait_idle()
+                self.check_metrics(server, drafts=len(drafts) > 2)
                 # Negative control: another seed is not the same.
-                path, body, _ = next(r for r in requests if r[1]["temperature"] > 1 and r[1]["max_tokens"] > 10)
-                at = [i for i, r in enumerate(requests) if r[1] is body][0]
-                self.assertNotEqual(hashes(server, path, {**body, "seed": 12345}, False), alone[at])
+                i = next(i for i, (_, body, _) in enumerate(requests)
+                         if body["temperature"] > 1 and body["max_tokens"] > 10)
+                path, body, _ = requests[i]
+                self.assertNotEqual(hashes(server, path, {**body, "seed": 12345}, False), alone[i])
                 self.assertEqual(server.stop(), 0)
+
+    @staticmethod
+    def among_others(server, requests, seed):
+        """The same requests in another order, sixteen at a time, beside clients that leave."""
+        order = list(range(len(requests)))
+        random.Random(seed).shuffle(order)
+        results, lock = {}, threading.Lock()
+
+        def client():
+            while True:
+                with lock:
+                    if not order:
+                        return
+                    i = order.pop()
+                if i % 6 == 0:  # somebody who goes away in the middle, of a prompt or of an answer
+                    length = 1500 if i % 12 == 0 else 50
+                    gone = server.open_stream("/completion", {"prompt": [7 + j % 200 for j in range(length)],
+                                                              "n_predict": 300})
+                    if length < 100:
+                        gone.recv(10)
+                    gone.close()
+                got = hashes(server, *requests[i])
+                with lock:
+                    results[i] = got
+        threads = [threading.Thread(target=client) for _ in range(16)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return [results.get(i) for i in range(len(requests))]
+
+    def check_metrics(self, server, drafts):
+        """Beginnings were shared, drafts were made, clients left, and all memory is the tree's."""
+        text = server.request("GET", "/metrics")[2].decode()
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+        def value(name):
+            return float(values[name])
+        self.assertGreater(value("lockstep:prompt_tokens_cached_total"), 1000)
+        if drafts:  # of a depth that is fixed: where it is found out, plain decoding may win
+            self.assertGreater(value("llamacpp:spec_decode_num_drafts_total"), 0)
+        self.assertGreater(value("lockstep:answers_cancelled_total"), 0)
+        self.assertEqual(value("lockstep:answers_failed_total"), 0)
+        self.assertEqual(value("lockstep:kv_positions_reserved"), 0)
+        self.assertGreater(value("lockstep:kv_positions_kept"), 0)
+        self.assertLessEqual(value("lockstep:kv_positions_kept"), value("lockstep:kv_positions"))
 
 
 class BadInput(cli.CliTest):
@@ -191,6 +219,27 @@ class BadInput(cli.CliTest):
             client.close()
             self.assertLess(self.server.wait_idle(), 10)
 
+    def test_a_client_that_goes_away_in_the_middle_of_its_prompt(self):
+        def value(server, name):
+            text = server.request("GET", "/metrics")[2].decode()
+            return float(text.split(f"\n{name} ")[1].split()[0])
+        rows = 1900
+        with Server("-np", "1", "-t", "1", "-ub", "1") as server:  # a pass for every token of the prompt
+            client = server.open_stream("/completion", {"prompt": [7 + i % 200 for i in range(rows)], "n_predict": 5})
+            while value(server, "llamacpp:n_decode_total") < 5:
+                time.sleep(0.001)
+            client.close()
+            server.wait_idle()
+            self.assertEqual(value(server, "lockstep:answers_cancelled_total"), 1)
+            self.assertLess(value(server, "llamacpp:n_decode_total"), rows)
+            # What was computed stays for the next one who begins alike, and is right.
+            body = {"prompt": [7 + i % 200 for i in range(rows)], "n_predict": 5, "seed": 1}
+            got = server.post("/completion", body)
+            alone = server.post("/completion", {**body, "cache_prompt": False})
+            self.assertEqual(got["lockstep"]["token_sha256"], alone["lockstep"]["token_sha256"])
+            self.assertGreater(got["timings"]["cache_n"], 0)
+            self.assertEqual(alone["timings"]["cache_n"], 0)
+
     def test_one_who_does_not_read_slows_nobody(self):
         body = {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 40, "seed": 1}
         deaf = self.server.open_stream("/completion", body)
@@ -224,8 +273,12 @@ class Limits(cli.CliTest):
             self.assertEqual(json.loads(answer)["error"]["type"], "unavailable_error")
             for client in busy:
                 client.close()
-            server.wait_idle()
-            self.assertEqual(server.request("POST", "/completion", {"prompt": "a", "n_predict": 1})[0], 200)
+            # The server hears of it when it next reads, and may not even have begun with them.
+            begin = time.monotonic()
+            while (status := server.request("POST", "/completion", {"prompt": "a", "n_predict": 1})[0]) == 503:
+                self.assertLess(time.monotonic() - begin, 30)
+                time.sleep(0.01)
+            self.assertEqual(status, 200)
 
     def test_keys(self):
         with Server("-t", "1", "--api-key", "one,two") as server:
@@ -285,7 +338,14 @@ class Endings(cli.CliTest):
     def test_kill_ends_it_and_the_port_is_free_again(self):
         with Server("-t", "1") as server:
             port = server.port
+            client = server.open_stream("/completion", {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 20})
+            head = client.recv(100)
             self.assertEqual(server.stop(signal.SIGKILL), -signal.SIGKILL)
+            # Whoever was in the middle of an answer can tell: it has no end.
+            answer = head + read_all(client)
+            self.assertNotIn(b"\"stop\":true", answer)
+            self.assertFalse(answer.endswith(b"0\r\n\r\n"))
+            client.close()
         with Server("-t", "1", "--port", port) as again:
             self.assertEqual(again.port, port)
 
