@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "generation.h"
 #include "output.h"
+#include "program.h"
 #include "serve/app.h"
 #include "text/chat_template.h"
 
@@ -139,7 +140,7 @@ std::unique_ptr<serve::Engine> load(const ServeOptions& o) {
   options.depth = o.drafts.depth();
   options.make_source = o.drafts.open_each(*model, tokenizer, backend);
   if (const auto source = options.make_source()) source->file_sha256();
-  options.engine = engine_name();
+  options.engine = this_program();
 
   serve::RequestDefaults defaults;
   defaults.sampling = o.sampling.make(tokenizer);

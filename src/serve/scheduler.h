@@ -101,7 +101,7 @@ struct SchedulerOptions {
   state::KvType k_type = state::KvType::f16, v_type = state::KvType::f16;
   std::function<std::shared_ptr<draft::Source>()> make_source;  // null, or gives null: plain
   decode::DepthPolicy depth;
-  std::string engine;  // name and version, for results
+  decode::Program engine;  // for results
 };
 
 struct SlotStatus {

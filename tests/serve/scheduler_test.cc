@@ -45,7 +45,7 @@ SchedulerOptions options(int parallel, int64_t pool = 4096) {
   o.chunk = 16;
   o.make_source = [] { return std::make_shared<draft::SuffixSource>(); };
   o.depth = {.n_max = 4};
-  o.engine = "test";
+  o.engine = {"test", ""};
   return o;
 }
 
