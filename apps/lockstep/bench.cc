@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "generation.h"
 #include "output.h"
+#include "program.h"
 #include "text/utf8_stream.h"
 
 namespace lockstep::app {
@@ -49,7 +50,7 @@ Json identity_json(const model::Model& model, const kernels::BackendInfo& backen
                    const state::KvSpec& spec, int64_t batch) {
   decode::Identity identity;
   identity.law = kernels::kLaw;
-  identity.engine = engine_name();
+  identity.engine = this_program();
   identity.model_sha256 = to_hex(model.file_sha256());
   identity.model_name =
       text::well_formed_utf8(model.file().string("general.name").value_or(model.file().name()));

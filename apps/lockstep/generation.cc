@@ -229,10 +229,6 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
   return result;
 }
 
-std::string engine_name() {
-  return fmt::format("lockstep {}", LOCKSTEP_VERSION);
-}
-
 void print_closing_line(const decode::Session& session) {
   // Not by make_result: that hashes the whole model file, which a closing line need not wait for.
   const decode::Timing timing = session.timing();

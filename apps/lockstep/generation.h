@@ -69,6 +69,5 @@ Answer answer(decode::Session& session, const text::Tokenizer& tokenizer,
 
 // The figures of the session's last generation, on standard error.
 void print_closing_line(const decode::Session& session);
-std::string engine_name();  // "lockstep 0.1.0"
 
 }  // namespace lockstep::app

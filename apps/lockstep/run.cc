@@ -10,6 +10,7 @@
 #include "generation.h"
 #include "interrupt.h"
 #include "output.h"
+#include "program.h"
 #include "text/utf8_stream.h"
 
 namespace lockstep::app {
@@ -111,7 +112,7 @@ Json run_json(const Mode& mode, const Answer& answer, const decode::Session& ses
           {"stop_string", answer.stop.empty() ? Json() : Json(answer.stop)},
           {"seed", session.options().sampling.seed},
           {"load", load_json(load)},
-          {"result", decode::to_json(decode::make_result(session, engine_name()))}};
+          {"result", decode::to_json(decode::make_result(session, this_program()))}};
 }
 
 ExitCode run(const RunOptions& o) {

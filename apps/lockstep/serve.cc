@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "generation.h"
 #include "output.h"
+#include "program.h"
 #include "serve/app.h"
 #include "text/chat_template.h"
 
@@ -150,7 +151,7 @@ std::unique_ptr<serve::Engine> load(const ServeOptions& o) {
   options.k_type = k_type;
   options.v_type = v_type;
   options.depth = o.drafts.depth();
-  options.engine = engine_name();
+  options.engine = this_program();
 
   serve::RequestDefaults defaults;
   defaults.sampling = o.sampling.make(tokenizer);

@@ -67,7 +67,7 @@ std::string token_sha256(std::span<const int32_t> ids) {
   return to_hex(sha256(std::as_bytes(ids)));
 }
 
-Result make_result(const Session& session, const std::string& engine) {
+Result make_result(const Session& session, const Program& engine) {
   const SessionOptions& options = session.options();
   const kernels::BackendInfo backend = session.backend().info();
   const model::Model& model = session.model();
@@ -129,7 +129,9 @@ Json to_json(const Identity& identity) {
   Json draft = {{"source", identity.draft_source}};
   if (!identity.draft_sha256.empty()) draft["sha256"] = identity.draft_sha256;
   return {{"law", identity.law},
-          {"engine", identity.engine},
+          {"engine", identity.engine.name},
+          {"binary_sha256",
+           identity.engine.binary_sha256.empty() ? Json() : Json(identity.engine.binary_sha256)},
           {"model_sha256", identity.model_sha256},
           {"model_name", identity.model_name},
           {"device", identity.device},
@@ -162,6 +164,7 @@ Json to_json(const Result& result) {
                {"token_sha256", result.token_sha256},
                {"ttft_ms", result.timing.ttft_ms},
                {"decode_ms", result.timing.decode_ms},
+               {"first_tokens", result.timing.first_tokens},
                {"decode_tok_s", result.decode_tok_s()},
                {"wall_tok_s", result.wall_tok_s()},
                {"draft",

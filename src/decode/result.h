@@ -6,14 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "decode/program.h"
 #include "decode/session.h"
 
 namespace lockstep::decode {
 
 // A result without all of these can't be compared with another.
 struct Identity {
-  std::string law;     // "ls1"
-  std::string engine;  // "lockstep 0.1.0 (…)"
+  std::string law;  // "ls1"
+  Program engine;
   std::string model_sha256;
   std::string model_name;  // general.name of the file, or its path
   std::string device, isa;
@@ -46,9 +47,9 @@ struct Result {
   double mean_accepted_len() const;
 };
 
-// Of the generation since the session's last begin(). engine: name and version of the program. The
-// model's hash is computed where it was not yet (a read of the whole file).
-Result make_result(const Session& session, const std::string& engine);
+// Of the generation since the session's last begin(). The model's hash is computed where it was not
+// yet (a read of the whole file).
+Result make_result(const Session& session, const Program& engine);
 
 std::string token_sha256(std::span<const int32_t> ids);
 

@@ -104,7 +104,7 @@ struct SchedulerOptions {
   // pool, where there is one already.
   std::function<std::shared_ptr<draft::Source>(std::shared_ptr<state::PagePool>)> make_source;
   decode::DepthPolicy depth;
-  std::string engine;  // name and version, for results
+  decode::Program engine;  // for results
 };
 
 struct SlotStatus {

@@ -34,7 +34,7 @@ TEST(Result, SaysAllThatItsTextAndSpeedDependOn) {
   Session session(tiny_model(kLlama), hooked_backend(), options);
   run(session, prompt);
   session.add_emit_ms(1.5);
-  const Result result = make_result(session, "lockstep test");
+  const Result result = make_result(session, {"lockstep test", "ab12"});
   const nlohmann::ordered_json json = to_json(result);
 
   EXPECT_EQ(json["prompt_tokens"], 40);
@@ -69,6 +69,7 @@ TEST(Result, SaysAllThatItsTextAndSpeedDependOn) {
   const auto& identity = json["identity"];
   EXPECT_EQ(identity["law"], "ls1");
   EXPECT_EQ(identity["engine"], "lockstep test");
+  EXPECT_EQ(identity["binary_sha256"], "ab12");
   EXPECT_EQ(identity["model_sha256"].get<std::string>().size(), 64u);
   EXPECT_FALSE(identity["model_name"].get<std::string>().empty());
   EXPECT_EQ(identity["device"], "cpu");
@@ -95,9 +96,10 @@ TEST(Result, AModelAsDrafterIsNamedByItsHash) {
   options.depth = {.n_max = 2, .automatic = true};
   Session session(tiny_model(kLlama), hooked_backend(), options);
   run(session, Tokens{1, 2, 3});
-  const auto json = to_json(make_result(session, ""));
+  const auto json = to_json(make_result(session, {}));
   EXPECT_EQ(json["identity"]["draft"]["sha256"], to_hex(model->file_sha256()));
   EXPECT_EQ(json["identity"]["depth"]["policy"], "auto");
+  EXPECT_TRUE(json["identity"]["binary_sha256"].is_null()) << "not known is no empty hash";
 }
 
 TEST(Result, TheFirstStepsTokensAreNotCountedIntoTheDecodeRate) {

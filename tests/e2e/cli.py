@@ -1,4 +1,5 @@
 """What the end-to-end tests share: running the binary as a person or a script would."""
+import hashlib
 import json
 import os
 import re
@@ -37,6 +38,11 @@ def run(*arguments, input=b"", env=None, timeout=300):
     """The finished process; output as bytes."""
     return subprocess.run([str(BINARY), *map(str, arguments)], input=input, capture_output=True,
                           env=clean_environment(**(env or {})), timeout=timeout)
+
+
+def binary_sha256():
+    """What identities have to say of the binary under test."""
+    return hashlib.sha256(BINARY.read_bytes()).hexdigest()
 
 
 class CliTest(unittest.TestCase):

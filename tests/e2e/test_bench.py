@@ -49,6 +49,7 @@ class Rows(CliTest):
                 self.assertTrue(row["synthetic"])
                 self.assertEqual((row["identity"]["threads"], row["identity"]["law"]), (1, "ls1"))
                 self.assertEqual(len(row["identity"]["model_sha256"]), 64)
+                self.assertEqual(row["identity"]["binary_sha256"], cli.binary_sha256())
 
     def test_shapes(self):
         shapes = {row["test"]: (row["kind"], row["tokens"], row["depth"], row["width"], row["passes"])

@@ -215,6 +215,23 @@ class Cases:
         for part in ("not_better", "valid_loss", "gemma4-q8", "none recorded"):
             self.assertIn(part, text)
 
+    def test_tried_sets_what_was_predicted_beside_what_came(self):
+        where = self.db.place()
+        self.lab("init", where=where)
+        # By hand: 3 % and 1 % were predicted, 0.5 % and -0.1 % came: 0.4 of 4, a tenth. The third was not measured.
+        for change, predicted, effect in (("GEMV_A=1", 0.03, 0.005), ("GEMV_A=2", 0.01, -0.001), ("GEMV_A=3", 0.5, None)):
+            candidate = self.lab("add", "candidate", f"change={change}", f"predicted_effect={predicted}", where=where)["id"]
+            if effect is not None:
+                self.lab("add", "verdict", "verdict=not_better", f"candidate={candidate}", f"effect={effect}", where=where)
+        result = self.lab("tried", "gemv_a", where=where)
+        self.assertEqual(len(result["found"]), 3)
+        self.assertEqual(result["realised"]["attempts"], 2)
+        self.assertAlmostEqual(result["realised"]["predicted"], 0.04)
+        self.assertAlmostEqual(result["realised"]["measured"], 0.004)
+        text = self.check("lab", "tried", "gemv_a", "--ledger", where).stdout.decode()
+        self.assertIn("2; +4.00 % was predicted in all, +0.40 % came, 10 % of it", text)
+        self.assertNotIn("was predicted", self.check("lab", "tried", "p_split", "--ledger", self.table).stdout.decode())
+
     def test_tried_by_words_and_by_key(self):
         self.assertGreater(len(self.lab("tried", "moe_selected_softmax=1")["found"]), 0)
         words = self.lab("tried", "balanced concat")["found"]

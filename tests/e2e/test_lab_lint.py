@@ -57,7 +57,7 @@ class Lint(CliTest):
 
     def test_our_own_result(self):
         (row,) = self.lint(self.folder / "draft.json", "--oracle", self.folder / "plain.json")
-        self.expect(row, V1=("holds", "first row"), V2=("holds", "2 witnesses"), V4=("fails", "engine.binary_sha256"),
+        self.expect(row, V1=("holds", "first row"), V2=("holds", "2 witnesses"), V4=("holds", "complete"),
                     V5=("holds", "oracle's"), V6=("holds", "accepted"), V7=("holds", "n - 1"), V8=("holds", "24 tokens"),
                     V9=("fails", "made up"), V10=("holds", "drafted with ngram"))
 
@@ -180,7 +180,19 @@ class Lint(CliTest):
 
     def test_a_control(self):
         (row,) = self.lint(self.folder / "draft.json", "--control", self.folder / "plain.json")
+        self.expect(row, V4=("fails", "not declared: draft.source"))
+        # The same against itself, and as if another binary had run.
+        (row,) = self.lint(self.folder / "plain.json", "--control", self.folder / "plain.json")
+        self.expect(row, V4=("holds", "complete"))
+        other = json.loads((self.folder / "plain.json").read_text())
+        identity = other["result"]["identity"]
+        self.assertEqual(identity["binary_sha256"], cli.binary_sha256())
+        identity["binary_sha256"] = "0" * 64
+        (row,) = self.lint(self.file("binary.json", other), "--control", self.folder / "plain.json")
         self.expect(row, V4=("fails", "engine.binary_sha256"))
+        identity["binary_sha256"] = None
+        (row,) = self.lint(self.file("no-binary.json", other))
+        self.expect(row, V4=("fails", "lacks engine.binary_sha256"))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ class Completion(CliTest):
             self.assertIn(key, result)
         self.assertEqual(result["identity"]["model_sha256"],
                          "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53")
+        self.assertEqual(result["identity"]["binary_sha256"], cli.binary_sha256())
         documented = (cli.ROOT / "docs/json.md").read_text()
         for key in [*out, *result, *result["identity"], *result["draft"]]:
             self.assertIn(f"`{key}`", documented)

@@ -94,6 +94,7 @@ class Surfaces(cli.CliTest):
             self.assertEqual(timings["draft_n_accepted"], steps["accepted"])
         self.assertEqual(out["generation_settings"]["seed"], 3)
         self.assertEqual(out["lockstep"]["identity"]["sampling"]["seed"], 3)
+        self.assertEqual(out["lockstep"]["identity"]["binary_sha256"], cli.binary_sha256())
 
     def test_a_stream_says_what_the_whole_says(self):
         whole = self.completion(return_tokens=True)

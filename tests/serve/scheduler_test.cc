@@ -19,7 +19,7 @@ SchedulerOptions options(int parallel, int64_t pool = 4096) {
   o.chunk = 16;
   o.make_source = [](const auto&) { return std::make_shared<draft::SuffixSource>(); };
   o.depth = {.n_max = 4};
-  o.engine = "test";
+  o.engine = {"test", ""};
   return o;
 }
 

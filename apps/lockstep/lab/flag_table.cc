@@ -48,6 +48,11 @@ constexpr Flag kFlags[] = {
     {"--kv-types", "LIST", "", kUsed, "lab-roof", "KV types (default: f16,q8_0,q4_0)"},
     {"--unique", "N", "", kUsed, "lab-roof",
      "measured number of different experts a layer that a pass meets (default: random routing)"},
+    // A trace.
+    {"--json", "", "", kUsed, "lab-trace", "print one JSON object (docs/lab-log.md) instead of text"},
+    {"--rows", "N", "", kUsed, "lab-trace", "only passes of so many rows, and what is inside them"},
+    {"--has", "NAME,NAME...", "", kUsed, "lab-trace",
+     "fail (exit code 1) unless each of these ops, by name or kind, ran in it"},
     // The ledger and lint.
     {"--ledger", "PATH|URL", "LOCKSTEP_LEDGER", kUsed,
      "lab-init lab-import lab-add lab-show lab-diff lab-tried lab-records lab-rejected lab-verify lab-lint lab-report",

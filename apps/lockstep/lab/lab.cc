@@ -13,6 +13,7 @@ const std::vector<Command> kCommands = {
     {"lab log", "what a server's log shows, and what it does not", set_up_lab_log},
     {"lab whatif", "what other draft lengths would give", set_up_lab_whatif},
     {"lab roof", "the most tokens a second that a bandwidth allows", set_up_lab_roof},
+    {"lab trace", "where the time of a trace went, nothing counted twice", set_up_lab_trace},
     {"lab lint", "say whether a result may be quoted: rules V1 to V12", set_up_lab_lint},
     {"lab noise", "the noise floor, from the same thing measured twice", set_up_lab_noise},
     {"lab power", "how many blocks a gain needs, and what a budget can prove", set_up_lab_power},

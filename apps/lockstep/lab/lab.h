@@ -18,6 +18,7 @@ ExitCode run_lab(const std::vector<std::string>& arguments);
 Runner set_up_lab_log(Flags& flags);
 Runner set_up_lab_whatif(Flags& flags);
 Runner set_up_lab_roof(Flags& flags);
+Runner set_up_lab_trace(Flags& flags);
 // Noise and verdicts.
 Runner set_up_lab_noise(Flags& flags);
 Runner set_up_lab_power(Flags& flags);

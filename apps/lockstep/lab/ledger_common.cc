@@ -167,6 +167,8 @@ Json attempt_json(const lab::Attempt& attempt) {
           {"provenance", lab::name_of(attempt.provenance)},
           {"retry", text(attempt.retry)},
           {"decode_tok_s", number_json(attempt.tok_s)},
+          {"predicted_effect", number_json(attempt.predicted)},
+          {"effect", number_json(attempt.effect)},
           {"run", attempt.run ? Json(attempt.run->id) : Json()},
           {"name", text(attempt.run ? attempt.run->object.value("name") : "")},
           {"asked_in", attempt.in_change ? "change" : "name"}};

@@ -12,6 +12,7 @@
 #include "lab/log/compare.h"
 #include "lab/log/text_report.h"
 #include "lab/log_json.h"
+#include "lab/no_timing.h"
 #include "output.h"
 
 namespace lockstep::app {
@@ -85,13 +86,7 @@ ExitCode log(const LogOptions& options) {
   if (options.compare) return compare(options);
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
   const Analysis analysis = read(paths);
-  if (analysis.request_count == 0 && analysis.interval_count == 0) {
-    throw Error(ExitCode::bad_file,
-                fmt::format("{}: no request's timing in {}; is it the log of llama-server, "
-                            "ik_llama.cpp or vLLM?",
-                            shorten(options.files[0]),
-                            options.files.size() == 1 ? "it" : "it or the others"));
-  }
+  require_timings(analysis, options.files);
   if (options.html) write_file(*options.html, html_report(analysis));
   if (options.json) {
     print_log_json(analysis);

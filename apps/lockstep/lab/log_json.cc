@@ -112,6 +112,7 @@ void request(JsonStream& out, const Request& r) {
   for (const Witness witness : r.witnesses) out.value(name_of(witness));
   out.end(']');
   optional(out, "beside_other_slot", r.other_slot);
+  out.key("after_fault").value(r.after_fault);
   out.end('}');
 }
 
@@ -122,6 +123,7 @@ void totals(JsonStream& out, const Totals& t) {
   out.key("warm").value(t.warm);
   out.key("unknown_warmth").value(t.unknown_warmth);
   out.key("beside_other_slots").value(t.beside_other_slots);
+  out.key("after_fault").value(t.after_fault);
   out.key("evaluated_tokens").value(t.prompt_tokens_evaluated);
   out.key("cached_tokens").value(t.cached_tokens);
   out.key("prompt_ms").value(t.prompt_ms);

@@ -43,7 +43,7 @@ Sequential predict(const PowerOptions& options, double effect, double alpha) {
                                : stats::Stop::go_on;
   };
   if (options.looks) {
-    const stats::GroupSequential plan(*options.looks, alpha);
+    const stats::GroupSequential plan(*options.looks, stats::planned_alpha(alpha));
     return {fmt::format("group-sequential, looks after {}", fmt::join(*options.looks, ", ")),
             stats::stopping_profile(*options.looks, effect,
                                     [&](size_t look, int64_t, double mean, double sd) {

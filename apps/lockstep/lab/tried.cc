@@ -37,6 +37,18 @@ std::vector<std::string> attempt_cells(const lab::Attempt& attempt) {
           name_of_run(attempt)};
 }
 
+// A gain in isolation that is lost end to end shows here.
+std::string realised_text(const lab::Realised& realised) {
+  if (realised.attempts == 0) return "";
+  std::string share;
+  if (realised.predicted > 0) {
+    share = fmt::format(", {:.0f} % of it", 100 * realised.measured / realised.predicted);
+  }
+  return fmt::format(
+      "predicted and measured: {}; {:+.2f} % was predicted in all, {:+.2f} % came{}\n",
+      realised.attempts, 100 * realised.predicted, 100 * realised.measured, share);
+}
+
 ExitCode tried(const TriedOptions& options) {
   if (options.query.empty()) bad_use("say what: lockstep lab tried \"p_min=0.136\"");
   lab::Ledger ledger = options.open(lab::Database::Mode::read);
@@ -51,11 +63,16 @@ ExitCode tried(const TriedOptions& options) {
       one["attempt"] = attempt_json(attempt);
       near.push_back(std::move(one));
     }
+    const lab::Realised realised = lab::realised(result.found);
     print_json({{"schema", "lockstep.lab.tried/1"},
                 {"settings", asked},
                 {"words", result.words},
                 {"found", found},
-                {"near", near}});
+                {"near", near},
+                {"realised",
+                 {{"attempts", realised.attempts},
+                  {"predicted", realised.predicted},
+                  {"measured", realised.measured}}}});
     return ExitCode::ok;
   }
   std::string what;
@@ -66,8 +83,8 @@ ExitCode tried(const TriedOptions& options) {
   std::vector<std::vector<std::string>> rows = {attempt_header()};
   for (const lab::Attempt& attempt : result.found) rows.push_back(attempt_cells(attempt));
   if (!result.found.empty()) {
-    print(fmt::format("{}: tried {} times\n{}", escape(what), result.found.size(),
-                      table_of(rows, 48)));
+    print(fmt::format("{}: tried {} times\n{}{}", escape(what), result.found.size(),
+                      table_of(rows, 48), realised_text(lab::realised(result.found))));
     return ExitCode::ok;
   }
   std::string out = fmt::format("{}: not tried\n", escape(what));

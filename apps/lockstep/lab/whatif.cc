@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "lab/lab.h"
+#include "lab/no_timing.h"
 #include "output.h"
 
 namespace lockstep::app {
@@ -78,7 +79,9 @@ ExitCode whatif(const WhatifOptions& options) {
     bad_use("no log; give one or more files of one server and its settings");
   const std::vector<int64_t> depths = read_depths(options.depths.value_or("1..16"));
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
-  const Whatif result = predict(read_logs(paths), depths, options.cost);
+  const Analysis analysis = read_logs(paths);
+  require_timings(analysis, options.files);
+  const Whatif result = predict(analysis, depths, options.cost);
   if (options.json) {
     print_json(whatif_json(result));
   } else {

@@ -163,10 +163,10 @@ void stop_at(int64_t n, Result& result) {
 }
 
 void judge_group_sequential(const std::vector<double>& x, const Options& options, Result& result) {
-  const stats::GroupSequential plan(options.looks, options.alpha);
+  const stats::GroupSequential plan(options.looks, stats::planned_alpha(options.alpha));
   const stats::FutilityBound futility(options.looks);
   const auto n = static_cast<int64_t>(x.size());
-  result.level = 1 - options.alpha;
+  result.level = 1 - plan.alpha();
   for (size_t look = 0; look < plan.looks().size() && plan.looks()[look] <= n; ++look) {
     const int64_t at = plan.looks()[look];
     const Sample sample = first_values(x, at);

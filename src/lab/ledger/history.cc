@@ -15,6 +15,11 @@
 namespace lockstep::lab {
 namespace {
 
+std::optional<double> number_of(const Object& object, std::string_view name) {
+  const Fact* fact = object.find(name);
+  return fact ? fact->number() : std::nullopt;
+}
+
 // Facts that may stand under a record.
 bool supports(Provenance provenance) {
   return provenance == Provenance::verified || provenance == Provenance::logged;
@@ -69,6 +74,8 @@ std::vector<Attempt> attempts(const Catalog& catalog) {
     attempt.said = verdict->object.value("said");
     attempt.lane = verdict->object.value("lane");
     if (attempt.lane.empty()) attempt.lane = attempt.candidate->object.value("lane");
+    attempt.predicted = number_of(attempt.candidate->object, "predicted_effect");
+    attempt.effect = number_of(verdict->object, "effect");
     attempt.retry = verdict->object.value("retry");
     if (attempt.retry.empty()) attempt.retry = attempt.candidate->object.value("retry");
     if (attempt.run) {
@@ -87,8 +94,20 @@ std::vector<Attempt> attempts(const Catalog& catalog) {
     attempt.candidate = candidate;
     attempt.lane = candidate->object.value("lane");
     attempt.judged = "unknown";
+    attempt.predicted = number_of(candidate->object, "predicted_effect");
     attempt.retry = candidate->object.value("retry");
     out.push_back(std::move(attempt));
+  }
+  return out;
+}
+
+Realised realised(const std::vector<Attempt>& attempts) {
+  Realised out;
+  for (const Attempt& attempt : attempts) {
+    if (!attempt.predicted || !attempt.effect) continue;
+    ++out.attempts;
+    out.predicted += *attempt.predicted;
+    out.measured += *attempt.effect;
   }
   return out;
 }

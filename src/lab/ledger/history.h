@@ -18,12 +18,22 @@ struct Attempt {
   const Catalog::Item* row = nullptr;     // the run's first
   std::string lane, judged, said, retry;  // retry "": none was recorded
   std::optional<double> tok_s;
+  // Of the decode rate, as shares (0.01 is 1 %): what the candidate was to gain, and what its
+  // verdict measured.
+  std::optional<double> predicted, effect;
   Provenance provenance = Provenance::reported;  // of the verdict
   bool in_change = true;  // the change itself says what was asked for, not only the run's name
 };
 
 // In the order in which they were written.
 std::vector<Attempt> attempts(const Catalog& catalog);
+
+// Of the attempts that say both: how much of what was predicted came.
+struct Realised {
+  int64_t attempts = 0;
+  double predicted = 0, measured = 0;  // sums
+};
+Realised realised(const std::vector<Attempt>& attempts);
 
 struct Tried {
   std::vector<Setting> settings;   // what the query asks for

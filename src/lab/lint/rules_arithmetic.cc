@@ -231,8 +231,10 @@ class Accounts {
                         which != Denominator::neither ? "are" : "are not", *rate));
     }
     if (wall && rate && *rate > 0) {
-      // All n tokens over all the time against n - 1 over less.
-      const double room = n && *n > 1 ? static_cast<double>(*n) / static_cast<double>(*n - 1) : 1.1;
+      // All n tokens over all the time against those after the first step over less.
+      const int64_t first = std::max<int64_t>(1, row_.integer("first_tokens").value_or(1));
+      const double room =
+          n && *n > first ? static_cast<double>(*n) / static_cast<double>(*n - first) : 1.1;
       check(
           *wall <= *rate * room * (1 + 1e-6),
           fmt::format("the rate with the prompt's time, {:.2f}, {} the one without, {:.2f}", *wall,
@@ -296,6 +298,13 @@ Denominator denominator_of(const RowContext& row) {
   const auto printed = row.number("printed_tok_s");
   const auto rate = printed ? printed : row.number("decode_tok_s");
   if (n && ms && rate) {
+    // A first step with a draft in it brings several tokens at once, and none of them took the time
+    // that is divided.
+    const auto first = row.integer("first_tokens");
+    if (first && *first > 1 && *first < *n &&
+        denominator_of(*n - *first + 1, *ms, *rate, false) == Denominator::steps) {
+      return Denominator::steps;
+    }
     return denominator_of(*n, *ms, *rate, row.integer("repetitions").value_or(1) > 1);
   }
   const std::string said = row.text("denominator");

@@ -32,6 +32,18 @@ std::vector<std::string> undeclared(const RowContext& row) {
   return out;
 }
 
+// Variables steer most engines as much as flags do. Ours reads none below its command line.
+std::string environment_note(const Object& identity) {
+  if (identity.value("effective.engine.name") == "lockstep") return "";
+  for (const Fact& fact : identity.facts()) {
+    if (fact.known() &&
+        (fact.name.starts_with("effective.env.") || fact.name == "receipt.environ")) {
+      return "";
+    }
+  }
+  return "; its environment variables are not recorded, so that two such rows may differ in them";
+}
+
 }  // namespace
 
 Finding check_identity(const RowContext& row) {
@@ -63,9 +75,11 @@ Finding check_identity(const RowContext& row) {
                                fmt::join(others, "; ")),
                    "declare it as part of the candidate, or make it equal");
     }
-    return holds("complete, effective as requested, and the control's but for what is declared");
+    return holds("complete, effective as requested, and the control's but for what is declared" +
+                 environment_note(identity));
   }
-  return holds("complete, and effective as requested where both are known");
+  return holds("complete, and effective as requested where both are known" +
+               environment_note(identity));
 }
 
 Finding check_exact(const RowContext& row) {

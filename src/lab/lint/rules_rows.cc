@@ -219,6 +219,9 @@ Finding check_alone(const RowContext& row) {
   over("other_processes", 0, "other processes on the device");
   over("lanes_beside", 0, "other lanes ran on this host in the same minute");
   if (row.boolean("other_slot").value_or(false)) bad.emplace_back("another slot worked beside it");
+  if (row.boolean("after_fault").value_or(false)) {
+    bad.emplace_back("a fault of the device or of a pass was logged before it");
+  }
   if (row.boolean("profiler").value_or(false)) bad.emplace_back("a profiler was on");
   if (row.boolean("synthetic").value_or(false)) {
     bad.emplace_back("the model or its drafts are made up");

@@ -25,6 +25,7 @@ int64_t Collector::add_life(Life life) {
   }
   analysis_.lives.push_back(std::move(life));
   lengths_.emplace_back();
+  settled_at_.push_back(0);
   return static_cast<int64_t>(analysis_.lives.size()) - 1;
 }
 
@@ -46,7 +47,7 @@ void Collector::add(Request request) {
     analysis_.requests.push_back(std::move(request));
     return;
   }
-  settle_life(static_cast<size_t>(request.life));  // by what is known so far
+  settle_so_far(static_cast<size_t>(request.life));
   settle(request, index);
 }
 
@@ -58,7 +59,7 @@ void Collector::add(Interval interval) {
     analysis_.intervals.push_back(std::move(interval));
     return;
   }
-  settle_life(static_cast<size_t>(interval.life));
+  settle_so_far(static_cast<size_t>(interval.life));
   settle(interval);
 }
 
@@ -87,6 +88,14 @@ std::optional<int64_t> Collector::longest_draft(const Life& owner) const {
     if (spec.n_max && *spec.n_max >= 1) longest = std::max(longest.value_or(0), *spec.n_max);
   }
   return longest;
+}
+
+// Beyond the requests that are kept, by what is known so far: again when an eighth more is known.
+void Collector::settle_so_far(size_t index) {
+  const int64_t known = lengths_[index].requests();
+  if (settled_at_[index] > 0 && known < settled_at_[index] + settled_at_[index] / 8) return;
+  settled_at_[index] = std::max<int64_t>(known, 1);
+  settle_life(index);
 }
 
 void Collector::settle_life(size_t index) {

@@ -27,12 +27,14 @@ class Collector {
 
  private:
   void settle_life(size_t index);
+  void settle_so_far(size_t index);
   void settle(Request& request, int64_t index);
   void settle(Interval& interval);
   std::optional<int64_t> longest_draft(const Life& life) const;
 
   Analysis analysis_;
-  std::vector<DraftLengths> lengths_;                     // by life
+  std::vector<DraftLengths> lengths_;  // by life
+  std::vector<int64_t> settled_at_;    // requests of a life when it was settled last
   std::vector<std::pair<int64_t, std::string>> noticed_;  // (life, id), so that each is said once
 };
 

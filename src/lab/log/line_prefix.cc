@@ -1,6 +1,7 @@
 #include "lab/log/line_prefix.h"
 
 #include <charconv>
+#include <cstring>
 
 #include "lab/log/scan.h"
 
@@ -15,9 +16,22 @@ bool is_name(char c) {
          c == '.';
 }
 
+// Where `word` stands last. (std::string_view::rfind compares at every place.)
+size_t find_last(std::string_view text, std::string_view word) {
+  while (text.size() >= word.size()) {
+    const auto* last =
+        static_cast<const char*>(::memrchr(text.data(), word[0], text.size() - word.size() + 1));
+    if (!last) break;
+    const auto at = static_cast<size_t>(last - text.data());
+    if (text.substr(at, word.size()) == word) return at;
+    text = text.substr(0, at + word.size() - 1);
+  }
+  return std::string_view::npos;
+}
+
 std::optional<int64_t> number_after(std::string_view text, std::string_view word,
                                     int64_t largest = int64_t{1} << 36) {
-  const size_t at = text.rfind(word);
+  const size_t at = find_last(text, word);
   if (at == std::string_view::npos) return std::nullopt;
   int64_t value = 0;
   if (!Scan(text.substr(at + word.size())).integer(value, largest).ok()) return std::nullopt;
@@ -132,6 +146,17 @@ bool unescape(std::string_view text, std::string& out) {
   return false;
 }
 
+// " key=value" of an object's member that is a number or a boolean; "" where it has none.
+std::string keyed_text(std::string_view object, std::string_view key) {
+  const std::string name = "\"" + std::string(key) + "\":";
+  const size_t at = object.find(name);
+  if (at == std::string_view::npos) return "";
+  std::string_view value = object.substr(at + name.size());
+  value = value.substr(0, value.find_first_of(",} "));
+  if (value.empty() || value.size() > 20) return "";
+  return " " + std::string(key) + "=" + std::string(value);
+}
+
 }  // namespace
 
 Prefix read_prefix(std::string_view left, std::string_view whole) {
@@ -140,10 +165,11 @@ Prefix read_prefix(std::string_view left, std::string_view whole) {
   prefix.time_us = find_elapsed(left);
   prefix.task = number_after(left, "| task ");
   if (prefix.task) {
-    prefix.slot = number_after(left.substr(0, left.rfind("| task ")), ": id ");
+    prefix.slot = number_after(left.substr(0, find_last(left, "| task ")), ": id ");
   } else {
     prefix.slot = number_after(whole, " id_slot=");
     prefix.task = number_after(whole, " id_task=");
+    prefix.keyed = prefix.slot && whole.find("] ") != std::string_view::npos;
   }
   return prefix;
 }
@@ -190,6 +216,15 @@ std::optional<JsonLine> read_json_line(std::string_view line) {
     }
     out.slot = number_after(object, "\"id_slot\":");
     out.task = number_after(object, "\"id_task\":");
+    out.keyed = object.find("\"tid\":") != std::string_view::npos &&
+                object.find("\"function\":") != std::string_view::npos;
+    if (out.keyed) {
+      out.text += " |";
+      for (const std::string_view name :
+           {"build", "commit", "n_slots", "n_past", "truncated", "p0"}) {
+        out.text += keyed_text(object, name);
+      }
+    }
     return out;
   }
   return std::nullopt;

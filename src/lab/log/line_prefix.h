@@ -16,6 +16,7 @@ struct Prefix {
   std::optional<int64_t> time_us;  // since the server's start: the four dotted groups
   std::optional<int64_t> slot;
   std::optional<int64_t> task;
+  bool keyed = false;  // INFO [ function] words | key=value
 };
 
 // left: the line up to the payload. whole: the line (ik_llama.cpp and the oldest servers write
@@ -31,6 +32,8 @@ struct JsonLine {
   std::string text;                // may hold several lines
   std::optional<int64_t> time_us;  // llama-server's --log-jsonl
   std::optional<int64_t> slot, task;
+  bool keyed =
+      false;  // ik_llama.cpp's: the other keys stand behind the text, as in its plain lines
 };
 // Reads {"type":"log",...,"msg":"..."} (llama-server --log-jsonl), {"tid":...,"msg":"...",
 // "id_slot":...} (ik_llama.cpp --log-format json), {"log":"..."} (docker's json-file) and

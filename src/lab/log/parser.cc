@@ -9,9 +9,8 @@
 namespace lockstep::lab::log {
 namespace {
 
-// Numbers of slots and servers in one file that are kept apart; more are one damaged line each.
-constexpr size_t kMaxSlots = 4096, kMaxSources = 256;
-constexpr size_t kMaxPositions = 64;
+// Servers in one file that are kept apart; lines of more count for the first.
+constexpr size_t kMaxSources = 256;
 constexpr int64_t kSecond = 1'000'000;  // microseconds
 
 std::vector<std::string_view> texts_of(std::span<const Word> all) {
@@ -28,24 +27,15 @@ bool only_prefix(std::string_view left) {
   return (c >= '0' && c <= '9') || std::string_view(":|])IZ").find(c) != std::string_view::npos;
 }
 
-std::string_view first_word(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t'\"");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_first_of(" \t,'\"|", begin) - begin);
-}
-
-void add_witness(Request& request, Witness witness) {
-  if (std::find(request.witnesses.begin(), request.witnesses.end(), witness) ==
-      request.witnesses.end()) {
-    request.witnesses.push_back(witness);
-  }
-}
-
-void set_cached(Request& request, int64_t cached) {
-  if (request.cached_tokens || cached < 0) return;
-  request.cached_tokens = cached;
-  request.cached_from = CachedFrom::log;
-  add_witness(request, cached > 0 ? Witness::cached_tokens : Witness::cached_zero);
+// "b11434-5d6afb3" and its like, or the keys build= and commit= of a keyed line.
+std::string build_of(std::string_view rest) {
+  const auto value = [rest](std::string_view key) -> std::string_view {
+    const size_t at = rest.find(key);
+    return at == std::string_view::npos ? "" : first_word(rest.substr(at + key.size()));
+  };
+  const std::string_view number = value(" build=").substr(0, 40), commit = value(" commit=");
+  if (number.empty()) return std::string(first_word(rest).substr(0, 80));
+  return fmt::format("{} ({})", number, commit.substr(0, 40));
 }
 
 }  // namespace
@@ -54,6 +44,7 @@ Parser::Parser(Collector& collector) : collector_(collector), finder_(texts_of(w
 
 void Parser::begin_file() {
   sources_.clear();
+  last_source_ = nullptr;
   line_number_ = used_ = garbled_ = 0;
   garbled_lines_.clear();
 }
@@ -95,9 +86,9 @@ void Parser::read(std::string_view whole, const JsonLine* wrapper) {
   }
   const Word& word = all[match->word];
   Line line{text, text.substr(0, match->begin), text.substr(match->end), {}, nullptr};
-  const size_t task_at = text.find("| task ");
-  line.prefix = read_prefix(
-      word.kind == Kind::timing_head && task_at != std::string_view::npos ? text : line.left, text);
+  const bool head_alone =
+      word.kind == Kind::timing_head && text.find("| task ") != std::string_view::npos;
+  line.prefix = read_prefix(head_alone ? text : line.left, text);
   if (wrapper) {
     if (wrapper->time_us) line.prefix.time_us = wrapper->time_us;
     if (wrapper->slot) line.prefix.slot = wrapper->slot;
@@ -106,9 +97,7 @@ void Parser::read(std::string_view whole, const JsonLine* wrapper) {
   const bool vllm = word.kind == Kind::vllm_spec || word.kind == Kind::vllm_engine ||
                     word.kind == Kind::vllm_limit || word.text.starts_with("vLLM");
   line.source = &source_of(line.prefix.source, vllm);
-  if (text.find("] ") != std::string_view::npos && text.find(" | tid=") != std::string_view::npos) {
-    line.source->keyed_lines = true;
-  }
+  if (line.prefix.keyed || (wrapper && wrapper->keyed)) line.source->keyed_lines = true;
   const bool start_line =
       word.kind == Kind::start_mark || word.kind == Kind::build || word.kind == Kind::slots_init;
   if (start_line && word.kind != Kind::slots_init && !only_prefix(line.left)) return;
@@ -122,6 +111,8 @@ void Parser::read(std::string_view whole, const JsonLine* wrapper) {
 }
 
 Parser::Source& Parser::source_of(std::string_view name, bool vllm) {
+  // Mostly the source of the line before.
+  if (last_source_ && !vllm && last_source_name_ == name) return *last_source_;
   std::string key(name);
   if (vllm) key += " vllm";
   auto found = sources_.find(key);
@@ -134,12 +125,33 @@ Parser::Source& Parser::source_of(std::string_view name, bool vllm) {
     made.first_line = line_number_;
     found->second.life = collector_.add_life(std::move(made));
   }
+  if (!vllm) {
+    last_source_ = &found->second;  // a map's elements stay where they are
+    last_source_name_ = name;
+  }
   return found->second;
+}
+
+// A server that is told to stop says so, and finishes or cancels what it works on.
+void Parser::ended_abruptly(Source& source) {
+  if (source.stopping) return;
+  int64_t at_work = 0;
+  for (const auto& [number, slot] : source.slots) {
+    at_work +=
+        slot.open && slot.open->launched && !slot.open->released && !slot.open->request.decode_ms;
+  }
+  if (at_work == 0) return;
+  collector_.notice("ended_abruptly", line_number_,
+                    fmt::format("the server before this line ended in the middle of {} request{}, "
+                                "and no line says why: killed, or gone with what started it",
+                                at_work, at_work == 1 ? "" : "s"));
 }
 
 // A new server writes where an older one did.
 void Parser::start(Source& source, const Prefix& prefix) {
+  ended_abruptly(source);
   close_all(source);
+  const bool faulted = source.faulted;
   Life made;
   made.source = std::string(prefix.source);
   made.engine = life(source).engine;
@@ -148,6 +160,7 @@ void Parser::start(Source& source, const Prefix& prefix) {
   source = Source{};
   source.life = collector_.add_life(std::move(made));
   source.last_us = prefix.time_us;
+  source.faulted = faulted;  // a restart of the server need not bring the device back
 }
 
 // Notices restarts, and clocks that go back without one.
@@ -213,7 +226,7 @@ void Parser::close(Source& source, Slot& slot) {
     if (open.launched) collector_.count_without_timing();
     return;
   }
-  if (source.keyed_lines) life(source).engine = "ik_llama.cpp";
+  if (source.keyed_lines && !source.oldest) life(source).engine = "ik_llama.cpp";
   if (!r.cached_tokens && r.prompt_tokens && r.evaluated_tokens) {
     r.cached_tokens = *r.prompt_tokens - *r.evaluated_tokens;
     r.cached_from = CachedFrom::prompt;
@@ -249,314 +262,24 @@ void Parser::close(Source& source, Slot& slot) {
   collector_.add(std::move(r));
 }
 
-bool Parser::eval_time(Line& line, bool prompt) {
-  Scan scan(line.rest);
-  double ms = 0, per_token = 0, rate = 0;
-  int64_t n = 0;
-  scan.word("=").number(ms).word("ms").word("/").integer(n);
-  const bool runs = scan.maybe("runs");
-  if (!runs && !scan.maybe("tokens")) return false;
-  scan.word("(").number(per_token).word("ms per token").word(",");
-  // The oldest prints "inf" or "nan" for a rate without tokens.
-  std::optional<double> printed;
-  if (scan.number(rate).ok()) {
-    scan.word("tokens per second").word(")");
-    if (!scan.ok()) return false;
-    printed = rate;
-  } else if (n > 1) {
-    return false;
-  }
-  Source& source = *line.source;
-  source.ready = true;
-  Open* open = &open_for(line);
-  if (open->request.decode_ms) {  // the next request of a log without release lines
-    close(source, source.slots[open->request.slot]);
-    open = &open_for(line);
-  }
-  Request& r = open->request;
-  if (prompt) {
-    if (r.prompt_ms) return true;  // a second one in a block: keep the first
-    r.evaluated_tokens = n;
-    r.prompt_ms = ms;
-    r.prompt_rate_printed = printed;
-    return true;
-  }
-  r.line = line_number_;
-  r.generated_tokens = runs ? n + 1 : n;  // llama_perf's "runs" are decode passes
-  r.decode_ms = ms;
-  r.decode_rate_printed = printed;
-  r.decode_per_token_printed = per_token;
-  open->timed_us = line.prefix.time_us;
-  return true;
-}
-
-bool Parser::positions(std::string_view text, std::vector<double>& out) {
-  Scan scan(text);
-  scan.word("(");
-  if (scan.maybe(")")) return scan.ok();
-  do {
-    double share = 0;
-    if (!scan.number(share).ok() || share < 0 || share > 1 || out.size() >= kMaxPositions)
-      return false;
-    out.push_back(share);
-  } while (scan.maybe(","));
-  return scan.word(")").ok();
-}
-
-bool Parser::draft_line(Line& line) {
-  Scan scan(line.rest);
-  Drafting draft;
-  draft.line = scan.maybe("rate") ? DraftLine::gen1 : DraftLine::gen2;
-  double ratio = 0;
-  scan.word("=").number(ratio).word("(").integer(draft.accepted).word("accepted").word("/");
-  scan.integer(draft.drafted).word("generated").word(")");
-  if (!scan.ok()) return false;
-  draft.printed_ratio = ratio;
-  double mean = 0;
-  if (scan.maybe(", mean acceptance length =")) {
-    draft.line = DraftLine::gen2b;
-    if (!scan.number(mean).ok()) return false;
-    draft.printed_mean = mean;
-    if (scan.maybe(", acceptance rate per position =") &&
-        !positions(scan.rest(), draft.per_position)) {
-      return false;
-    }
-  } else if (scan.maybe(", mean len =")) {
-    draft.line = DraftLine::gen3;
-    if (!scan.number(mean).ok()) return false;
-    draft.printed_mean = mean;
-  }
-  // A fork's further fields stay unread. Without a timing before it the line has no request.
-  Open* open = open_if(line);
-  if (open && open->request.decode_ms) open->request.draft = std::move(draft);
-  return true;
-}
-
-bool Parser::statistics(Line& line) {
-  const size_t name_at = line.left.rfind("statistics ");
-  if (name_at == std::string_view::npos) return false;
-  std::string_view name = first_word(line.left.substr(name_at + 11));
-  while (name.ends_with(':')) name.remove_suffix(1);
-  Scan scan(line.rest);
-  int64_t begins = 0, calls = 0, drafts = 0, accepted_drafts = 0;
-  Statistics now;
-  scan.integer(begins).integer(calls).integer(now.steps).word(", #gen drafts =").integer(drafts);
-  scan.word(", #acc drafts =")
-      .integer(accepted_drafts)
-      .word(", #gen tokens =")
-      .integer(now.drafted);
-  scan.word(", #acc tokens =").integer(now.accepted);
-  if (!scan.ok()) return false;
-  Scan times(scan.rest());
-  double begin_ms = 0;
-  times.past("dur(b,g,a) =").number(begin_ms).word(",").number(now.draft_ms);
-  if (!times.ok()) now.draft_ms = 0;
-  Source& source = *line.source;
-  const auto known = source.statistics.find(name);
-  const bool first = known == source.statistics.end();
-  if (first && source.statistics.size() >= kMaxPositions) return true;
-  const Statistics before = first ? Statistics{} : known->second;
-  source.statistics.insert_or_assign(std::string(name), now);
-  if (now.drafted < before.drafted || now.steps < before.steps || now.accepted < before.accepted) {
-    collector_.contradiction("statistics", line_number_, -1,
-                             fmt::format("the running counts of {} go back: {} drafted after {}",
-                                         shorten(name), now.drafted, before.drafted));
-    return true;
-  }
-  Open* open = open_if(line);
-  if (!open || !open->request.decode_ms) return true;
-  open->stat_seen = true;
-  // The first of a life that began before the file counts more than this request.
-  if (first && !life(source).started_here) open->stat_complete = false;
-  if (now.drafted > before.drafted) open->stat_steps += now.steps - before.steps;
-  open->stat_drafted += now.drafted - before.drafted;
-  open->stat_accepted += now.accepted - before.accepted;
-  open->stat_draft_ms += now.draft_ms - before.draft_ms;
-  return true;
-}
-
-bool Parser::selected(Line& line) {
-  const int64_t number = slot_number(line);
-  if (line.source->slots.size() >= kMaxSlots) return true;
-  Slot& slot = line.source->slots[number];
-  if (slot.open && slot.open->request.decode_ms) close(*line.source, slot);
-  slot.similarity.reset();
-  slot.lru = line.rest.starts_with("LRU") || line.rest.starts_with("lru");
-  const bool similar = line.rest.find("similarity") != std::string_view::npos;
-  if (similar) {
-    const size_t equals = line.rest.find(" = ");
-    double value = 0;
-    if (equals == std::string_view::npos ||
-        !Scan(line.rest.substr(equals + 3)).number(value).ok()) {
-      return false;
-    }
-    slot.similarity = value;
-  }
-  return true;
-}
-
-bool Parser::spec_limits(Line& line) {
-  Life& owner = life(*line.source);
-  if (owner.speculation.empty()) return true;
-  Speculation& spec = owner.speculation.back();
-  // ", n_min=" and ", p_min=" follow it (ngram-mod has n_match= before).
-  Scan scan(line.rest);
-  int64_t n_max = 0, n_min = 0;
-  double p_min = 0;
-  if (!scan.integer(n_max).ok()) return false;
-  if (scan.maybe(", n_min=") && scan.integer(n_min).ok()) spec.n_min = n_min;
-  if (scan.maybe(", p_min=") && scan.number(p_min).ok()) spec.p_min = p_min;
-  spec.n_max = n_max;
-  return true;
-}
-
-bool Parser::vllm_spec(Line& line) {
-  Interval interval;
-  interval.line = line_number_;
-  interval.life = line.source->life;
-  Drafting& d = interval.draft;
-  double mean = 0, percent = 0;
-  Scan scan(line.rest);
-  scan.word("Mean acceptance length:").number(mean).word(", Accepted throughput:");
-  scan.number(interval.accepted_per_s).word("tokens/s, Drafted throughput:");
-  scan.number(interval.drafted_per_s).word("tokens/s, Accepted:").integer(d.accepted);
-  scan.word("tokens, Drafted:").integer(d.drafted).word("tokens");
-  if (!scan.ok()) return false;
-  d.printed_mean = mean;
-  if (scan.maybe(", Per-position acceptance rate:")) {
-    do {
-      // The next field begins with a comma, too.
-      Scan ahead = scan;
-      double share = 0;
-      if (!ahead.number(share).ok()) break;
-      if (share < 0 || share > 1) return false;
-      scan = ahead;
-      if (d.per_position.size() >= kMaxPositions) return false;
-      d.per_position.push_back(share);
-    } while (scan.maybe(", "));
-  } else {
-    scan.maybe(",");
-  }
-  if (scan.maybe("Avg Draft acceptance rate:") && scan.number(percent).ok()) {
-    d.printed_ratio = percent / 100;
-    d.ratio_half_unit = 0.0005;
-  }
-  collector_.add(std::move(interval));
-  return true;
-}
-
-bool Parser::vllm_engine(Line& line) {
-  double rate = 0;
-  int64_t running = 0;
-  Scan scan(line.rest);
-  if (!scan.number(rate).word("tokens/s, Running:").integer(running).ok()) return false;
-  Life& owner = life(*line.source);
-  if (rate > 0) {
-    const auto n = static_cast<double>(++owner.generation_lines);
-    const double mean = owner.generation_tok_s_mean.value_or(0);
-    owner.generation_tok_s_mean = mean + (rate - mean) / n;
-  }
-  if (running > 1) {
-    collector_.notice("several_requests", line_number_,
-                      "several requests ran at once: these rates are not those of one stream");
-  }
-  return true;
-}
-
 bool Parser::understand(const Word& word, Line& line) {
-  Source& source = *line.source;
   switch (word.kind) {
     case Kind::timing_head:
-      if (!line.prefix.slot || !line.prefix.task) return false;
-      source.head_slot = *line.prefix.slot;
-      source.head_task = *line.prefix.task;
-      return true;
-    case Kind::eval_time: {
-      if (line.prefix.slot) {
-        source.head_slot = *line.prefix.slot;
-        source.head_task = line.prefix.task.value_or(-1);
-      }
-      const std::string_view left = line.left.substr(0, line.left.find_last_not_of(' ') + 1);
-      return eval_time(line, left.ends_with("prompt"));
-    }
-    case Kind::total_time: {
-      double ms = 0;
-      int64_t n = 0;
-      if (!Scan(line.rest).word("=").number(ms).word("ms").word("/").integer(n).ok()) return false;
-      Open* open = open_if(line);
-      if (!open || !open->request.decode_ms) return true;
-      open->request.total_ms = ms;
-      // llama_perf's total counts passes and no tokens.
-      if (slot_number(line) >= 0) open->request.total_tokens = n;
-      return true;
-    }
-    case Kind::graphs_reused: {
-      int64_t n = 0;
-      if (!Scan(line.rest).integer(n).ok()) return false;
-      if (Open* open = open_if(line)) open->request.graphs_reused = n;
-      return true;
-    }
-    case Kind::draft_line:
-      return draft_line(line);
-    case Kind::positions: {
-      std::vector<double> shares;
-      if (!positions(line.rest, shares)) return false;
-      Open* open = open_if(line);
-      if (open && open->request.draft) open->request.draft->per_position = std::move(shares);
-      return true;
-    }
-    case Kind::statistics:
-      return statistics(line);
+      return timing_head(line);
+    case Kind::eval_time:
+      return eval_time(line);
+    case Kind::total_time:
+      return total_time(line);
+    case Kind::graphs_reused:
+      return graphs_reused(line);
     case Kind::selected_slot:
       return selected(line);
-    case Kind::processing: {
-      if (!line.prefix.slot) return false;
-      source.ready = true;
-      if (source.slots.size() >= kMaxSlots && !source.slots.contains(*line.prefix.slot))
-        return true;
-      Slot& slot = source.slots[*line.prefix.slot];
-      close(source, slot);
-      Open& open = open_for(line);
-      open.launched = true;
-      open.launched_us = line.prefix.time_us;
-      open.request.other_slot = false;
-      for (auto& [number, other] : source.slots) {
-        if (number == *line.prefix.slot || !other.open || !other.open->launched) continue;
-        if (other.open->request.decode_ms) continue;  // done, its release is still to come
-        other.open->request.other_slot = true;
-        open.request.other_slot = true;
-      }
-      if (slot.similarity) {
-        open.request.similarity = slot.similarity;
-        add_witness(open.request, Witness::similarity);
-      }
-      if (slot.lru) add_witness(open.request, Witness::lru);
-      slot.similarity.reset();
-      slot.lru = false;
-      return true;
-    }
-    case Kind::new_prompt: {
-      Scan scan(line.rest);
-      int64_t n = 0;
-      if (line.rest.find("task.n_tokens =") != std::string_view::npos) {
-        scan.past("task.n_tokens =");
-      } else {
-        scan.past("n_prompt_tokens =");
-      }
-      if (!scan.integer(n).ok()) return false;
-      open_for(line).request.prompt_tokens = n;
-      return true;
-    }
-    case Kind::cached: {
-      int64_t n = 0;
-      if (!Scan(line.rest).integer(n).ok()) {
-        const size_t p0 = line.text.find(" p0=");
-        if (p0 == std::string_view::npos || !Scan(line.text.substr(p0 + 4)).integer(n).ok())
-          return false;
-      }
-      set_cached(open_for(line).request, n);
-      return true;
-    }
+    case Kind::processing:
+      return processing(line);
+    case Kind::new_prompt:
+      return new_prompt(line);
+    case Kind::cached:
+      return cached(line);
     case Kind::evaluate_one:
       return true;
     case Kind::checkpoint_restored:
@@ -565,132 +288,64 @@ bool Parser::understand(const Word& word, Line& line) {
     case Kind::reprocessing:
       add_witness(open_for(line).request, Witness::reprocessed);
       return true;
-    case Kind::stop_processing: {
-      Scan scan(line.rest);
-      int64_t n = 0, truncated = 0;
-      if (!scan.maybe("n_tokens =") && !scan.maybe("n_past =")) return false;
-      if (!scan.integer(n).word(", truncated =").integer(truncated).ok()) return false;
-      Open* open = open_if(line);
-      if (!open) return true;
-      open->request.end_tokens = n;
-      open->request.truncated = truncated != 0;
-      close(source, source.slots[open->request.slot]);
-      return true;
-    }
+    case Kind::stop_processing:
+      return stop_processing(line);
     case Kind::slot_released:
-      if (Open* open = open_if(line)) close(source, source.slots[open->request.slot]);
-      return true;
+      return slot_released(line);
+
+    case Kind::draft_line:
+      return draft_line(line);
+    case Kind::positions:
+      return position_line(line);
+    case Kind::statistics:
+      return statistics(line);
+    case Kind::spec_add:
+      return spec_add(line);
+    case Kind::spec_limits:
+      return spec_limits(line);
+    case Kind::spec_size_m:
+      return spec_size_m(line);
+    case Kind::spec_clamp:
+      return spec_clamp(line);
+
+    case Kind::vllm_spec:
+      return vllm_spec(line);
+    case Kind::vllm_engine:
+      return vllm_engine(line);
+    case Kind::vllm_limit:
+      return vllm_limit(line);
+
     case Kind::start_mark:
       return true;
     case Kind::ready_mark:
-      source.ready = true;
+      line.source->ready = true;
       return true;
     case Kind::build: {
-      Life& owner = life(source);
-      if (owner.build.empty()) owner.build = std::string(first_word(line.rest).substr(0, 80));
+      Life& owner = life(*line.source);
+      if (owner.build.empty()) owner.build = build_of(line.rest);
       return true;
     }
     case Kind::slots_init: {
       int64_t n = 0;
       if (!Scan(line.rest).integer(n).ok()) return false;
-      life(source).n_slots = n;
-      return true;
-    }
-    case Kind::spec_add: {
-      Life& owner = life(source);
-      const std::string_view type = line.rest.substr(0, line.rest.find('\''));
-      if (type.empty() || type.size() > 40) return false;
-      if (owner.speculation.size() < kMaxPositions)
-        owner.speculation.push_back({std::string(type), {}, {}, {}, {}});
-      return true;
-    }
-    case Kind::spec_limits:
-      return spec_limits(line);
-    case Kind::spec_size_m: {
-      int64_t n = 0;
-      if (!Scan(line.rest).integer(n).ok()) return false;
-      Life& owner = life(source);
-      if (!owner.speculation.empty()) owner.speculation.back().n_max = n;
-      return true;
-    }
-    case Kind::spec_clamp: {
-      int64_t block = 0, to = 0;
-      Scan scan(line.rest);
-      scan.past("trained block size").integer(block).past("clamping to").integer(to);
-      if (!scan.ok()) return false;
-      Life& owner = life(source);
-      if (!owner.speculation.empty()) owner.speculation.back().clamped_to = to;
-      collector_.notice(
-          "draft_clamped", line_number_,
-          fmt::format("the drafter was trained for {} tokens: drafts are cut to {}", block, to));
-      return true;
-    }
-    case Kind::vllm_spec:
-      return vllm_spec(line);
-    case Kind::vllm_engine:
-      return vllm_engine(line);
-    case Kind::vllm_limit: {
-      int64_t n = 0;
-      if (!Scan(line.rest).integer(n).ok()) return false;
-      Life& owner = life(source);
-      if (owner.speculation.empty()) owner.speculation.push_back({"", n, {}, {}, {}});
+      life(*line.source).n_slots = n;
       return true;
     }
     case Kind::engine_ik:
-      life(source).engine = "ik_llama.cpp";
+      life(*line.source).engine = "ik_llama.cpp";
+      return true;
+    case Kind::stop_mark:
+      line.source->stopping = true;
+      return true;
+    case Kind::fault:
+      line.source->faulted = true;
+      collector_.notice(word.id, line_number_, word.meaning);
       return true;
     case Kind::notice:
       collector_.notice(word.id, line_number_, word.meaning);
       return true;
   }
   return false;
-}
-
-namespace {
-
-void add_file(Collector& collector, const Parser& parser, std::string path,
-              const LineCounts& lines) {
-  FileFacts facts;
-  facts.path = std::move(path);
-  facts.lines = lines;
-  facts.used = parser.used();
-  facts.garbled = parser.garbled();
-  facts.garbled_lines = parser.garbled_lines();
-  collector.add_file(std::move(facts));
-}
-
-}  // namespace
-
-Analysis read_logs(std::span<const std::filesystem::path> files, void (*progress)(int64_t bytes)) {
-  Collector collector;
-  Parser parser(collector);
-  for (const std::filesystem::path& path : files) {
-    parser.begin_file();
-    FilePieces pieces(path);
-    LineCutter cutter;
-    const auto each = [&parser](std::string_view line) { parser.line(line); };
-    for (std::string_view piece = pieces.next(); !piece.empty(); piece = pieces.next()) {
-      cutter.feed(piece, each);
-      if (progress) progress(cutter.counts().bytes);
-    }
-    cutter.finish(each);
-    parser.end_file();
-    add_file(collector, parser, path.string(), cutter.counts());
-  }
-  return collector.finish();
-}
-
-Analysis read_log_text(std::string_view text, std::string name) {
-  Collector collector;
-  Parser parser(collector);
-  parser.begin_file();
-  LineCutter cutter;
-  const auto each = [&parser](std::string_view line) { parser.line(line); };
-  cutter.feed(text, each);
-  cutter.finish(each);
-  parser.end_file();
-  add_file(collector, parser, std::move(name), cutter.counts());
-  return collector.finish();
 }
 
 }  // namespace lockstep::lab::log

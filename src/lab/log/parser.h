@@ -15,6 +15,14 @@
 
 namespace lockstep::lab::log {
 
+// Slots of one server that are kept apart; lines of more count as one.
+inline constexpr size_t kMaxSlots = 4096;
+// Places of a draft that are read, and implementations of one server.
+inline constexpr size_t kMaxPositions = 64;
+
+// Once, however often a log says it.
+void add_witness(Request& request, Witness witness);
+
 class Parser {
  public:
   explicit Parser(Collector& collector);
@@ -34,6 +42,7 @@ class Parser {
   struct Open {
     Request request;
     bool launched = false;
+    bool released = false;  // before its timing was printed
     std::optional<int64_t> launched_us;
     std::optional<int64_t> timed_us;  // when its decode timing was printed
     // Statistics lines since it began, over the implementations.
@@ -54,7 +63,10 @@ class Parser {
   struct Source {
     int64_t life = -1;
     bool ready = false;
+    bool stopping = false;     // it says that it ends
+    bool faulted = false;      // a device or a pass failed, in this life or an earlier one
     bool keyed_lines = false;  // INFO [ function] words | key=value
+    bool oldest = false;       // and with the timings of llama-server before September 2024
     std::optional<int64_t> last_us;
     int64_t head_slot = -1, head_task = -1;  // of the last "print_timing: id"
     std::map<int64_t, Slot> slots;
@@ -70,6 +82,7 @@ class Parser {
   bool understand(const Word& word, Line& line);
   Source& source_of(std::string_view name, bool vllm);
   void start(Source& source, const Prefix& prefix);
+  void ended_abruptly(Source& source);
   void clock(Line& line, bool start);
   int64_t slot_number(const Line& line) const;
   Open& open_for(Line& line);
@@ -78,18 +91,35 @@ class Parser {
   void close_all(Source& source);
   Life& life(Source& source) { return collector_.life(source.life); }
 
-  bool eval_time(Line& line, bool prompt);
-  bool draft_line(Line& line);
-  bool positions(std::string_view text, std::vector<double>& out);
-  bool statistics(Line& line);
+  // One function a kind of line; false where it can't be read. server_lines.cc:
+  bool timing_head(Line& line);
+  bool eval_time(Line& line);
+  bool total_time(Line& line);
+  bool graphs_reused(Line& line);
   bool selected(Line& line);
+  bool processing(Line& line);
+  bool new_prompt(Line& line);
+  bool cached(Line& line);
+  bool stop_processing(Line& line);
+  bool slot_released(Line& line);
+  // draft_lines.cc:
+  bool draft_line(Line& line);
+  bool position_line(Line& line);
+  bool statistics(Line& line);
+  bool spec_add(Line& line);
   bool spec_limits(Line& line);
+  bool spec_size_m(Line& line);
+  bool spec_clamp(Line& line);
+  // vllm_lines.cc:
   bool vllm_spec(Line& line);
   bool vllm_engine(Line& line);
+  bool vllm_limit(Line& line);
 
   Collector& collector_;
   WordFinder finder_;
   std::map<std::string, Source, std::less<>> sources_;
+  Source* last_source_ = nullptr;
+  std::string last_source_name_;
   std::string scratch_;
   int64_t line_number_ = 0;  // in the file
   int64_t used_ = 0, garbled_ = 0;

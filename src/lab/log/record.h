@@ -83,6 +83,7 @@ struct Request {
   std::vector<Witness> witnesses;
   std::optional<bool>
       other_slot;  // another slot worked at some time beside it; unknown without launch lines
+  bool after_fault = false;       // a fault was printed before it ended
   std::optional<Drafting> draft;  // absent where no draft line was printed: no draft token
   // Milliseconds of drafting in this request, where statistics lines frame it.
   std::optional<double> draft_ms;

@@ -79,4 +79,11 @@ class Scan {
   bool ok_ = true;
 };
 
+// The first word of `text`, without quotes, commas and bars around it.
+inline std::string_view first_word(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t'\"");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_first_of(" \t,'\"|", begin) - begin);
+}
+
 }  // namespace lockstep::lab::log

@@ -49,6 +49,7 @@ void Totals::add(const Request& r) {
   const std::optional<bool> reused = is_warm(r);
   ++(reused ? *reused ? warm : cold : unknown_warmth);
   beside_other_slots += r.other_slot.value_or(false);
+  after_fault += r.after_fault;
   cached_tokens += r.cached_tokens.value_or(0);
   if (r.evaluated_tokens && r.prompt_ms && *r.prompt_ms > 0 && *r.evaluated_tokens > 0) {
     prompt_tokens_evaluated += *r.evaluated_tokens;

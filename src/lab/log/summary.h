@@ -50,6 +50,7 @@ class Totals {
   int64_t requests = 0;  // with a decode timing
   int64_t warm = 0, cold = 0, unknown_warmth = 0;
   int64_t beside_other_slots = 0;
+  int64_t after_fault = 0;
   int64_t prompt_tokens_evaluated = 0, cached_tokens = 0;
   double prompt_ms = 0;
   int64_t generated_tokens = 0;

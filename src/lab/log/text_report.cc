@@ -149,6 +149,12 @@ std::string totals_text(const Analysis& a) {
                                  : "",
         a.without_timing > 0 ? fmt::format("; {} more ended without a timing", a.without_timing)
                              : "");
+    if (t.after_fault > 0) {
+      out += fmt::format(
+          "after a fault        {}: no speed of theirs counts before a control shows the device "
+          "well\n",
+          count_of(t.after_fault, "request"));
+    }
     out += fmt::format("prompt               {} tok/s ({} tokens evaluated in {:.0f} ms)\n",
                        or_dash(t.prompt_tok_s(), "{:.2f}"), t.prompt_tokens_evaluated, t.prompt_ms);
     out +=

@@ -35,6 +35,7 @@ constexpr Word kWords[] = {
     {"model loaded", Kind::ready_mark},
     {"listening on ", Kind::ready_mark},
     {"HTTP server listening", Kind::ready_mark},
+    {"cleaning up before exit", Kind::stop_mark},
     {"build_info: ", Kind::build},
     {"build: ", Kind::build},
     {"build info", Kind::build},
@@ -84,12 +85,12 @@ constexpr Word kWords[] = {
      "the context was shifted: token counts and depths after it are not those of the prompt"},
     {"resetting ngram_mod", Kind::notice, "ngram_reset",
      "the shared n-gram pool was emptied in the middle of the run"},
-    {"GGML_ASSERT(", Kind::notice, "fault", "the server stopped on a failed assertion"},
-    {"CUDA error", Kind::notice, "fault", "a device error"},
-    {"ErrorDeviceLost", Kind::notice, "fault", "a device was lost"},
-    {"DEVICE_LOST", Kind::notice, "fault", "a device was lost"},
-    {"out of memory", Kind::notice, "fault", "memory ran out"},
-    {"llama_decode returned", Kind::notice, "fault", "a pass failed"},
+    {"GGML_ASSERT(", Kind::fault, "fault", "the server stopped on a failed assertion"},
+    {"CUDA error", Kind::fault, "fault", "a device error"},
+    {"ErrorDeviceLost", Kind::fault, "fault", "a device was lost"},
+    {"DEVICE_LOST", Kind::fault, "fault", "a device was lost"},
+    {"out of memory", Kind::fault, "fault", "memory ran out"},
+    {"llama_decode returned", Kind::fault, "fault", "a pass failed"},
 };
 // clang-format on
 

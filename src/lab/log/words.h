@@ -26,6 +26,7 @@ enum class Kind : uint8_t {
   slot_released,
   start_mark,  // printed once, early in a server's start
   ready_mark,  // listening, model loaded
+  stop_mark,   // the server was told to end
   build,
   slots_init,
   spec_add,
@@ -36,6 +37,7 @@ enum class Kind : uint8_t {
   vllm_engine,
   vllm_limit,  // "num_spec_tokens="
   engine_ik,   // only ik_llama.cpp prints it
+  fault,       // a notice after which the device is suspect
   notice,
 };
 

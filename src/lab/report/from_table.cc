@@ -76,7 +76,8 @@ std::optional<Section> recipes_section(const noise::TableReport& report, const O
   }
   section.plot = std::move(plot);
   section.plot_caption =
-      "A bar is the interval, the mark in it the difference of means, the small dots are rows.";
+      "A bar is the interval, the mark in it the difference of means, the small dots are rows; numbers are those of "
+      "the table, and what all recipes share is not said again.";
   section.tables.push_back(std::move(table));
   return section;
 }
@@ -163,6 +164,7 @@ size_t told_of(const noise::Ladder& ladder) {
 }  // namespace
 
 std::string percent_text(double percent) {
+  if (std::abs(percent) < 0.005) percent = 0;  // no "-0.00 %"
   return std::isfinite(percent) ? fmt::format("{:+.2f} %", percent) : "any";
 }
 std::string interval_text(stats::Interval percent) {

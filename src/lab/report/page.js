@@ -15,7 +15,7 @@
   const short = (text, length) => text.length > length ? text.slice(0, length - 1) + '…' : text;
   const axis = (title, more) => Object.assign({
     title: { display: true, text: title, color: colours.soft },
-    ticks: { color: colours.soft }, grid: { color: colours.line, borderColor: colours.line },
+    ticks: { color: colours.soft, includeBounds: false }, grid: { color: colours.line, borderColor: colours.line },
   }, more);
   const options = (x, y, more) => Object.assign({
     responsive: true, maintainAspectRatio: false, animation: false,
@@ -72,21 +72,31 @@
     },
   });
 
+  // Labels without what all of them say, under the numbers that they have in the table.
+  const namesOf = (effects) => {
+    const parts = effects.map((e) => e.label.split(', '));
+    if (parts.length < 2) return effects.map((e) => e.label);
+    return parts.map((own, i) => {
+      const rest = own.filter((part) => !parts.every((other) => other.includes(part)));
+      return `${i + 1}  ${(rest.length ? rest : own).join(', ')}`;
+    });
+  };
+
   const draw = {
     effects(plot) {
-      const shown = plot.effects.slice(0, 60);
+      const shown = plot.effects.slice(0, 60), names = namesOf(shown);
       const known = shown.flatMap((e) => [e.percent, e.low, e.high, ...e.values]).filter((v) => v !== null).concat(0);
       if (plot.provable_percent !== null) known.push(plot.provable_percent, -plot.provable_percent);
       const low = Math.min(...known), high = Math.max(...known), room = (high - low || 1) * 0.06;
       const values = shown.flatMap((e, i) => e.values.map((x) => ({ x, y: i + 0.26 })));
       const datasets = [{ label: 'estimate and interval', data: shown.map((e, i) => ({ x: e.percent, y: i })),
         backgroundColor: colours.mark, borderColor: colours.mark, pointRadius: 5, pointStyle: 'rectRot' }];
-      if (values.length) datasets.push({ label: 'blocks', data: values, pointRadius: 2.5, backgroundColor: colours.soft, borderColor: colours.soft });
+      if (values.length) datasets.push({ label: 'single values', data: values, pointRadius: 2.5, backgroundColor: colours.soft, borderColor: colours.soft });
       return { type: 'scatter', data: { datasets },
         plugins: [floor(plot.provable_percent), bars(shown.map((e, i) => ({ at: i, low: e.low, high: e.high })), 'x')],
         options: options(axis('tokens a second against the control, %', { min: low - room, max: high + room }),
           axis('', { min: -0.6, max: shown.length - 0.4, reverse: true, grid: { display: false },
-            ticks: { color: colours.ink, autoSkip: false, stepSize: 1, callback: (v) => Number.isInteger(v) && shown[v] ? short(shown[v].label, 44) : '' } }),
+            ticks: { color: colours.ink, autoSkip: false, stepSize: 1, callback: (v) => Number.isInteger(v) && shown[v] ? short(names[v], 52) : '' } }),
           { plugins: { legend: { labels: { color: colours.ink, usePointStyle: true, boxHeight: 7 } },
             tooltip: { callbacks: { label: (c) => `${short(shown[Math.round(c.parsed.y)]?.label ?? '', 60)}: ${c.parsed.x.toFixed(3)} %` } } } }) };
     },
@@ -100,7 +110,7 @@
       const out = at((i) => plot.outlier[i]);
       if (out.length) datasets.push({ label: 'far out (kept)', data: out, pointRadius: 5, pointStyle: 'triangle', backgroundColor: colours.paper, borderColor: colours.accent, borderWidth: 2 });
       return { type: 'scatter', data: { datasets },
-        options: options(axis('place in time', { min: 0.5, max: plot.values.length + 0.5, ticks: { color: colours.soft, callback: places } }), axis(plot.unit),
+        options: options(axis('place in time', { min: 0.5, max: plot.values.length + 0.5, ticks: { color: colours.soft, precision: 0, includeBounds: false, callback: places } }), axis(plot.unit),
           { plugins: { legend: { labels: { color: colours.ink, usePointStyle: true, boxHeight: 7 } },
             tooltip: { callbacks: { label: (c) => `${short(plot.names[Math.round(c.parsed.x) - 1] ?? '', 60)}: ${c.parsed.y.toFixed(3)}` } } } }) };
     },
@@ -121,7 +131,7 @@
       if (plot.others.length) datasets.push({ label: 'all rows', data: plot.others.map(([x, y]) => ({ x, y })), pointRadius: 2.5, backgroundColor: colours.soft, borderColor: colours.soft });
       return { type: 'scatter', data: { datasets },
         plugins: plot.half_width > 0 ? [bars(plot.rungs.map((r) => ({ at: r.x, low: r.value - plot.half_width, high: r.value + plot.half_width })), 'y')] : [],
-        options: options(axis(plot.others.length ? 'row, in time' : 'claim', { min: Math.min(...xs) - 0.5, max: Math.max(...xs) + 0.5, ticks: { color: colours.soft, callback: places } }),
+        options: options(axis(plot.others.length ? 'row, in time' : 'claim', { min: Math.min(...xs) - 0.5, max: Math.max(...xs) + 0.5, ticks: { color: colours.soft, precision: 0, includeBounds: false, callback: places } }),
           axis(plot.unit, { min: low - room, max: high + room }),
           { plugins: { legend: { labels: { color: colours.ink, usePointStyle: true, boxHeight: 7 } },
             tooltip: { callbacks: { label: (c) => `${c.datasetIndex === 0 ? short(plot.rungs[c.dataIndex].label, 60) + ': ' : ''}${c.parsed.y.toFixed(3)}` } } } }) };

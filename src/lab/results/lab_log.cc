@@ -122,6 +122,7 @@ void read_lab_log(Reading& reading, const Json& result) {
     copy("denominator", "printed_denominator", Want::text);
     copy("truncated", "truncated", Want::boolean);
     copy("beside_other_slot", "other_slot", Want::boolean);
+    if (at_path(request, "after_fault")) copy("after_fault", "after_fault", Want::boolean);
     copy("witnesses", "witnesses", Want::json);
     copy("cached_from", "cached_from", Want::text);
     row.absent(logged, "finish_reason", "the log does not say it");

@@ -1,4 +1,5 @@
-// Lockstep's own result objects (docs/json.md): `run --json`, `bench --json`, `bench -o jsonl`.
+// Lockstep's own result objects (docs/json.md): `run --json`, `bench --json`, `bench -o jsonl`;
+// what `serve` adds to its answers is read in server_answer.cc.
 #include "lab/results/read_context.h"
 
 namespace lockstep::lab {
@@ -27,7 +28,19 @@ constexpr Mapped kIdentity[] = {{"model_sha256", "model.sha256", Want::text},
                                 {"context", "context", Want::integer},
                                 {"chunk", "chunk", Want::integer}};
 
-Object identity_of(const Reading& reading, const Json* identity, std::string_view place) {
+void model_lane(Object& object, const Origin& origin, const Object& identity) {
+  const std::string model = identity.value("effective.model.name");
+  const std::string sha = identity.value("effective.model.sha256");
+  if (model.empty() && sha.empty()) return;
+  object.text(origin, "lane",
+              fmt::format("{} {} {}/{}", model.empty() ? sha.substr(0, 12) : model,
+                          identity.value("effective.device"), identity.value("effective.kv.k_type"),
+                          identity.value("effective.kv.v_type")));
+}
+
+}  // namespace
+
+Object lockstep_identity(const Reading& reading, const Json* identity, std::string_view place) {
   const Origin origin = origin_in(reading, Provenance::logged, place);
   Object object(Kind::identity);
   const Json none = Json::object();
@@ -52,18 +65,6 @@ Object identity_of(const Reading& reading, const Json* identity, std::string_vie
   return object;
 }
 
-void model_lane(Object& object, const Origin& origin, const Object& identity) {
-  const std::string model = identity.value("effective.model.name");
-  const std::string sha = identity.value("effective.model.sha256");
-  if (model.empty() && sha.empty()) return;
-  object.text(origin, "lane",
-              fmt::format("{} {} {}/{}", model.empty() ? sha.substr(0, 12) : model,
-                          identity.value("effective.device"), identity.value("effective.kv.k_type"),
-                          identity.value("effective.kv.v_type")));
-}
-
-}  // namespace
-
 void read_lockstep_run(Reading& reading, const Json& result) {
   const Json* body = at_path(result, "result");
   if (!body || !body->is_object()) {
@@ -72,7 +73,7 @@ void read_lockstep_run(Reading& reading, const Json& result) {
   }
   const Origin logged = origin_in(reading, Provenance::logged, "result");
   const Origin inferred = origin_in(reading, Provenance::inferred, "result");
-  const Object identity = identity_of(reading, at_path(*body, "identity"), "result.identity");
+  const Object identity = lockstep_identity(reading, at_path(*body, "identity"), "result.identity");
 
   Object run(Kind::run);
   set_place(run, reading, "");
@@ -97,6 +98,8 @@ void read_lockstep_run(Reading& reading, const Json& result) {
   for (const std::string_view name : {"ttft_ms", "decode_ms", "decode_tok_s", "wall_tok_s"}) {
     copy(name, name, Want::real);
   }
+  // Older results don't have it.
+  if (at_path(*body, "first_tokens")) copy("first_tokens", "first_tokens", Want::integer);
   copy("token_sha256", "token_sha256", Want::text);
   copy("draft.source", "draft.source", Want::text);
   for (const std::string_view name : {"draft.steps", "draft.drafted", "draft.accepted"}) {
@@ -130,7 +133,7 @@ void read_lockstep_bench_row(Reading& reading, const Json& test, std::string_vie
   }
   const Origin logged = origin_in(reading, Provenance::logged, place);
   const Origin inferred = origin_in(reading, Provenance::inferred, place);
-  Object identity = identity_of(reading, at_path(test, "identity"), "identity");
+  Object identity = lockstep_identity(reading, at_path(test, "identity"), "identity");
   // bench forces its tokens: it drafts nothing and samples nothing.
   const Origin by_design{Provenance::inferred, "bench forces its tokens"};
   identity.text(by_design, "effective.draft.source", "");

@@ -54,5 +54,8 @@ void read_lockstep_bench(Reading& reading, const Json& result);
 void read_lockstep_bench_row(Reading& reading, const Json& row, std::string_view place);
 void read_lab_log(Reading& reading, const Json& result);
 void read_vllm_bench(Reading& reading, const Json& result);
+void read_server_answer(Reading& reading, const Json& answer, std::string_view place);
+// The identity of one of Lockstep's own results; `identity` may be null.
+Object lockstep_identity(const Reading& reading, const Json* identity, std::string_view place);
 
 }  // namespace lockstep::lab

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::string_view kUsable =
     "give a table of runs (CSV with run, change, fresh_tok_s, verdict), llama-bench -o json, jsonl "
-    "or csv, lockstep run, bench or lab log --json, or vllm bench serve --save-result";
+    "or csv, lockstep run, bench or lab log --json, a server's answer with its timings, or vllm "
+    "bench serve --save-result";
 
 [[noreturn]] void refuse(std::string_view name, std::string_view what) {
   throw Error(ExitCode::bad_file, fmt::format("{}: {}; {}", name, what, kUsable));
@@ -24,6 +25,13 @@ bool is_llama_bench(const Json& object) {
 bool is_vllm_bench(const Json& object) {
   return object.is_object() && object.contains("request_throughput") &&
          (object.contains("model_id") || object.contains("output_throughput"));
+}
+
+// What llama-server and `lockstep serve` answer a client with.
+bool is_server_answer(const Json& object) {
+  const Json* timings = at_path(object, "timings");
+  return timings && timings->is_object() && timings->contains("predicted_n") &&
+         timings->contains("predicted_ms");
 }
 
 std::string schema_of(const Json& object) {
@@ -50,6 +58,8 @@ bool read_object(Reading& reading, const Json& value, std::string_view place) {
     format("llama-bench"), read_llama_bench(reading, value, place);
   } else if (is_vllm_bench(value)) {
     format("vllm-bench"), read_vllm_bench(reading, value);
+  } else if (is_server_answer(value)) {
+    format("server-answer"), read_server_answer(reading, value, place);
   } else {
     return false;
   }

@@ -24,9 +24,10 @@ inline constexpr size_t kMaxResultBytes = size_t{256} << 20;
 // Reads the content of a result file: the table of runs (CSV with the columns run, change,
 // fresh_tok_s and verdict), llama-bench's JSON, JSONL and CSV, `lockstep run --json`, `lockstep
 // bench
-// --json` and `-o jsonl`, `lockstep lab log --json`, and vLLM's `bench serve --save-result`. `name`
-// is for messages. Rows that cannot be read are skipped and counted; Error(bad_file) where nothing
-// can be used, with what would have been.
+// --json` and `-o jsonl`, `lockstep lab log --json`, answers of llama-server and `lockstep serve`
+// with `timings`, and vLLM's `bench serve --save-result`. `name` is for messages. Rows that cannot
+// be read are skipped and counted; Error(bad_file) where nothing can be used, with what would have
+// been.
 Reading read_result(std::string_view name, std::string_view bytes);
 
 // What a full identity has to say, as names under "effective.": without one of them a result is

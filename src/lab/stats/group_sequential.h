@@ -42,6 +42,13 @@ class GroupSequential {
   std::vector<double> z_, nominal_, spent_;
 };
 
+// What a comparison at `alpha` spends over all its looks: nine tenths. Its boundaries are exact for
+// a known variance only, and a rate that is 5 % to the last digit can't be shown to be at most 5 %:
+// of this one the upper 99 % bound is, in the 20,000 trials of bench/lab_simulations.
+inline double planned_alpha(double alpha) {
+  return 0.9 * alpha;
+}
+
 // When to give up on a hoped-for gain: at a look whose repeated interval of level 1 - 2 beta lies
 // below it. If the gain is there, all looks together give it up with probability beta at most (beta
 // spending: Pampallona, Tsiatis and Kim, Drug Information Journal 2001). The efficacy boundaries

@@ -205,6 +205,20 @@ TEST(V4Identity, Holds) {
   EXPECT_OUTCOME(Result().requested("threads", "8").effective("threads", "8"), 4, holds,
                  "complete");
 }
+TEST(V4Identity, SaysWhereTheEnvironmentIsNotRecorded) {
+  EXPECT_OUTCOME(Result(), 4, holds, "environment variables are not recorded");
+  const auto sentence = [](const Result& result) { return judge(result, 4).sentence; };
+  EXPECT_EQ(sentence(Result().effective("env.GGML_CUDA_GRAPHS", "unset")).find("environment"),
+            std::string::npos);
+  Result receipt;
+  receipt.identity.text(kLogged, "receipt.environ", "/proc/4711/environ");
+  EXPECT_EQ(sentence(receipt).find("environment"), std::string::npos);
+  Result own;
+  own.identity = Object(Kind::identity);
+  for (const std::string_view key : kIdentityKeys) own.effective(key, std::string(key));
+  own.effective("draft.source", "").effective("engine.name", "lockstep");
+  EXPECT_EQ(sentence(own).find("environment"), std::string::npos) << sentence(own);
+}
 TEST(V4Identity, Fails) {
   EXPECT_OUTCOME(Result().requested("n_max", "7").effective("n_max", "5"), 4, fails,
                  "n_max: requested 7, effective 5");
@@ -395,6 +409,17 @@ TEST(V8Whole, Unknown) {
   EXPECT_OUTCOME(Result().count("generated_tokens", 146), 8, unknown, "how many were asked for");
 }
 
+TEST(V7Metric, AFirstStepOfSeveralTokens) {
+  // 5 of 105 tokens came with the first step: 100 in 2 s are 50 tok/s, and neither 52.5 nor 52.
+  const auto row = [] {
+    return Result().count("generated_tokens", 105).real("decode_ms", 2000).real("decode_tok_s", 50);
+  };
+  EXPECT_OUTCOME(row(), 7, fails, "neither");
+  EXPECT_OUTCOME(row().count("first_tokens", 5), 7, holds, "n - 1");
+  EXPECT_OUTCOME(row().count("first_tokens", 4), 7, fails, "neither");
+  EXPECT_OUTCOME(row().count("first_tokens", 1), 7, fails, "neither");
+}
+
 TEST(V9Alone, Holds) {
   EXPECT_OUTCOME(Result().run_count("slots", 1).run_count("other_processes", 0), 9, holds,
                  "one slot");
@@ -404,6 +429,8 @@ TEST(V9Alone, Fails) {
   EXPECT_OUTCOME(Result().run_count("concurrency", 32), 9, fails, "32 requests at a time");
   EXPECT_OUTCOME(Result().run_count("lanes_beside", 3), 9, fails, "3 other lanes");
   EXPECT_OUTCOME(Result().flag("other_slot", true), 9, fails, "another slot");
+  EXPECT_OUTCOME(Result().flag("after_fault", true), 9, fails, "fault of the device");
+  EXPECT_OUTCOME(Result().flag("after_fault", false), 9, unknown, "not recorded");
   EXPECT_OUTCOME(Result().flag("synthetic", true), 9, fails, "made up");
   EXPECT_OUTCOME(Result().requested("spec_synth_len", "8"), 9, fails, "makes acceptance up");
   EXPECT_OUTCOME(Result().effective("env.ONEAPI_PROFILER", "1"), 9, fails, "profiles");

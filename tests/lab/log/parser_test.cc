@@ -329,6 +329,134 @@ TEST(Parser, Notices) {
   EXPECT_FALSE(noticed(read_log_text(newer(0, 1, "")), "synthetic_acceptance"));
 }
 
+// Lines of ik_llama.cpp 8337e4cd3; its timings come through another thread than its keyed lines.
+constexpr std::string_view kIkTimes =
+    "slot print_timing: id  0 | task 3 | \n"
+    "prompt eval time =     400.00 ms /    40 tokens (   10.00 ms per token,   100.00 tokens per "
+    "second)\n"
+    "       eval time =    2000.00 ms /   101 tokens (   19.80 ms per token,    50.50 tokens per "
+    "second)\n"
+    "      total time =    2400.00 ms /   141 tokens\n"
+    "draft acceptance rate = 0.57143 (   60 accepted /   105 generated)\n";
+
+TEST(Parser, KeyedLinesInEitherOrder) {
+  const std::string head =
+      "INFO [                    main] build info | build=4711 commit=\"8337e4cd3\" tid=\"1\" "
+      "timestamp=1\n"
+      "INFO [                    init] initializing slots | n_slots=1 tid=\"1\" timestamp=1\n"
+      "INFO [   launch_slot_with_task] slot is processing task | id_slot=0 id_task=3 tid=\"1\" "
+      "timestamp=1\n"
+      "======== Cache: cache_size = 0, n_past =  0, n_past_prompt = 0\n"
+      "INFO [    batch_pending_prompt] kv cache rm [p0, end) | id_slot=0 id_task=3 p0=12 tid=\"1\" "
+      "timestamp=1\n";
+  const std::string release =
+      "INFO [           release_slots] slot released | id_slot=0 id_task=3 n_cache_tokens=152 "
+      "n_ctx=2048 n_past=152 n_system_tokens=0 tid=\"1\" timestamp=1 truncated=false\n";
+  for (const bool late : {false, true}) {
+    const Analysis a = read_log_text(late ? head + release + std::string(kIkTimes)
+                                          : head + std::string(kIkTimes) + release);
+    EXPECT_EQ(a.files[0].garbled, 0);
+    EXPECT_EQ(a.without_timing, 0) << late;
+    EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+    ASSERT_EQ(a.requests.size(), 1u) << late;
+    const Request& r = a.requests[0];
+    EXPECT_EQ(r.slot, 0);
+    EXPECT_EQ(r.task, 3);
+    EXPECT_EQ(r.cached_tokens, 12);
+    EXPECT_EQ(r.prompt_tokens, 52);
+    EXPECT_EQ(r.end_tokens, 152);
+    EXPECT_EQ(r.truncated, false);
+    EXPECT_EQ(r.draft->accepted, 60);
+    ASSERT_EQ(a.lives.size(), 1u);
+    EXPECT_EQ(a.lives[0].engine, "ik_llama.cpp");
+    EXPECT_EQ(a.lives[0].build, "4711 (8337e4cd3)");
+    EXPECT_EQ(a.lives[0].n_slots, 1);
+  }
+}
+
+TEST(Parser, KeyedLinesAsJson) {
+  const Analysis a = read_log_text(
+      R"json({"build":4711,"commit":"8337e4cd3","function":"main","level":"INFO","line":488,"msg":"build info","tid":"1","timestamp":1}
+{"function":"init","level":"INFO","line":282,"msg":"initializing slots","n_slots":2,"tid":"1","timestamp":1}
+{"function":"launch_slot_with_task","id_slot":0,"id_task":3,"level":"INFO","line":2017,"msg":"slot is processing task","tid":"1","timestamp":1}
+{"function":"batch_pending_prompt","id_slot":0,"id_task":3,"level":"INFO","line":4081,"msg":"kv cache rm [p0, end)","p0":12,"tid":"1","timestamp":1}
+)json" +
+      std::string(kIkTimes) +
+      R"json({"function":"release_slots","id_slot":0,"id_task":3,"level":"INFO","line":3429,"msg":"slot released","n_past":152,"tid":"1","timestamp":1,"truncated":false}
+)json");
+  EXPECT_EQ(a.files[0].garbled, 0);
+  ASSERT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.requests[0].cached_tokens, 12);
+  EXPECT_EQ(a.requests[0].end_tokens, 152);
+  EXPECT_EQ(a.lives.at(0).engine, "ik_llama.cpp");
+  EXPECT_EQ(a.lives[0].build, "4711 (8337e4cd3)");
+  EXPECT_EQ(a.lives[0].n_slots, 2);
+}
+
+TEST(Parser, TheOldestServer) {
+  // llama-server before September 2024: keyed lines, "runs" that are tokens, a total without any.
+  const Analysis a = read_log_text(
+      "INFO [   launch_slot_with_task] slot is processing task | tid=\"1\" timestamp=1 id_slot=0 "
+      "id_task=3\n"
+      "INFO [            update_slots] kv cache rm [p0, end) | tid=\"1\" timestamp=1 id_slot=0 "
+      "id_task=3 p0=0\n"
+      "INFO [           print_timings] prompt eval time     =     400.00 ms /    40 tokens (   "
+      "10.00 "
+      "ms per token,   100.00 tokens per second) | tid=\"1\" timestamp=1 id_slot=0 id_task=3\n"
+      "INFO [           print_timings] generation eval time =    2000.00 ms /   101 runs   (   "
+      "19.80 "
+      "ms per token,    50.50 tokens per second) | tid=\"1\" timestamp=1 id_slot=0 id_task=3\n"
+      "INFO [           print_timings]           total time =    2400.00 ms | tid=\"1\" "
+      "timestamp=1 "
+      "id_slot=0 id_task=3\n"
+      "INFO [            update_slots] slot released | tid=\"1\" timestamp=1 id_slot=0 id_task=3 "
+      "n_ctx=512 n_past=140 n_system_tokens=0 n_cache_tokens=140 truncated=false\n");
+  EXPECT_EQ(a.files[0].garbled, 0);
+  ASSERT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.requests[0].generated_tokens, 101);
+  EXPECT_EQ(a.requests[0].denominator, Denominator::all);
+  EXPECT_EQ(a.requests[0].cached_tokens, 0);
+  EXPECT_EQ(a.requests[0].total_ms, 2400);
+  EXPECT_FALSE(a.requests[0].total_tokens);
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  EXPECT_EQ(a.lives.at(0).engine, "llama-server");
+}
+
+constexpr std::string_view kStart =
+    "0.00.100.000 I srv    load_model: loading model '/models/x.gguf'\n";
+constexpr std::string_view kLaunch =
+    "0.07.000.000 I slot launch_slot_: id  0 | task 1 | processing task, is_child = 0\n";
+
+TEST(Parser, RowsAfterAFaultAreMarked) {
+  const std::string start(kStart), fault = "0.11.000.000 E CUDA error: an illegal memory access\n";
+  Analysis a = read_log_text(start + newer(0, 1, "") + fault + newer(0, 2, "", "0.20.000.000 I ") +
+                             start + newer(0, 1, ""));
+  ASSERT_EQ(a.requests.size(), 3u);
+  EXPECT_FALSE(a.requests[0].after_fault) << "it was over before";
+  EXPECT_TRUE(a.requests[1].after_fault);
+  EXPECT_TRUE(a.requests[2].after_fault) << "another server on the same device";
+  EXPECT_EQ(a.totals.after_fault, 2);
+  EXPECT_TRUE(noticed(a, "fault"));
+  // The control: without the line none is.
+  a = read_log_text(start + newer(0, 1, "") + newer(0, 2, "", "0.20.000.000 I ") + start +
+                    newer(0, 1, ""));
+  EXPECT_EQ(a.totals.after_fault, 0);
+}
+
+TEST(Parser, AServerThatEndsInTheMiddleOfARequest) {
+  const std::string start(kStart), launch(kLaunch);
+  EXPECT_TRUE(noticed(read_log_text(start + launch + start + newer(0, 1, "")), "ended_abruptly"));
+  // It said that it ends; it had finished; the log just ends: each is something else.
+  EXPECT_FALSE(noticed(
+      read_log_text(start + launch +
+                    "0.09.000.000 I srv    operator(): operator(): cleaning up before exit...\n" +
+                    start + newer(0, 1, "")),
+      "ended_abruptly"));
+  EXPECT_FALSE(noticed(read_log_text(start + launch + newer(0, 1, "") + start + newer(0, 1, "")),
+                       "ended_abruptly"));
+  EXPECT_FALSE(noticed(read_log_text(start + newer(0, 1, "") + launch), "ended_abruptly"));
+}
+
 TEST(Parser, EverythingAccepted) {
   std::string all, most;
   for (int i = 0; i < 10; ++i) {

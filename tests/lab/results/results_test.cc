@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "lab/results/catalog.h"
 #include "lab/csv/csv.h"
+#include "lab/results/catalog.h"
 #include "lab/results/kinds.h"
 #include "lab/results/reader.h"
 
@@ -233,6 +233,57 @@ TEST(LabLog, LivesAndRequests) {
   // The log begins in the middle of the second life: which request it was is not known.
   EXPECT_FALSE(catalog.of(Kind::row)[1]->object.find("index")->known());
   EXPECT_TRUE(catalog.of(Kind::row)[1]->object.find("contradictions"));
+}
+
+// What llama-server b11434 answered (tests/data/lab/logs/plain-np4.json), as a client keeps it.
+TEST(ServerAnswer, TokensCachedIsNotReuse) {
+  const Reading reading = read_result("answers", R"([
+    {"content":"x","tokens_cached":59,"tokens_evaluated":20,"stop_type":"limit","truncated":false,
+     "generation_settings":{"n_predict":40,"temperature":0.0},"model":"m.gguf","prompt":"The",
+     "tokens":[1,2,70000],
+     "timings":{"cache_n":19,"prompt_n":1,"prompt_ms":9.5,"predicted_n":40,"predicted_ms":163791.115,
+                "predicted_per_second":0.23810815379088177}},
+    {"tokens_cached":51,"tokens_evaluated":19,
+     "timings":{"cache_n":0,"prompt_n":19,"predicted_n":32,"predicted_ms":72835.335}},
+    {"tokens_cached":0,"timings":{"prompt_n":19,"predicted_n":32,"predicted_ms":72835.335,
+                                  "draft_n":10,"draft_n_accepted":4}},
+    {"timings":{"predicted_n":3}}])");
+  EXPECT_EQ(reading.format, "server-answer");
+  EXPECT_EQ(reading.skipped, 1u) << "without a time it is no answer that can be judged";
+  const Catalog catalog(reading);
+  const auto rows = catalog.of(Kind::row);
+  ASSERT_EQ(rows.size(), 3u);
+  const Object& warm = rows[0]->object;
+  EXPECT_EQ(warm.find("cached_tokens")->integer(), 19);
+  EXPECT_EQ(warm.find("prompt_tokens")->integer(), 20);
+  EXPECT_EQ(warm.find("requested_tokens")->integer(), 40);
+  EXPECT_NEAR(*warm.find("decode_tok_s")->number(), 39 / 163.791115, 1e-9);
+  // 01000000 02000000 70110100, by sha256sum.
+  EXPECT_EQ(warm.value("token_sha256"),
+            "313a9de55e88265f756e61a8793c45193dade4a5b645f7f35082452e6b133604");
+  // 51 positions are remembered, and none was taken over.
+  EXPECT_EQ(rows[1]->object.find("cached_tokens")->integer(), 0);
+  // Nothing says what was taken over; a tokens_cached of 0 does not.
+  EXPECT_FALSE(rows[2]->object.find("cached_tokens")->known());
+  EXPECT_EQ(rows[2]->object.find("draft.drafted")->integer(), 10);
+  EXPECT_FALSE(rows[0]->object.find("draft.drafted")->known());
+}
+
+TEST(ServerAnswer, OfChatAndOfLockstep) {
+  const Reading reading = read_result("chat", R"({
+    "choices":[{"finish_reason":"length","message":{"content":"x"}}],
+    "usage":{"prompt_tokens":21,"prompt_tokens_details":{"cached_tokens":2}},
+    "timings":{"cache_n":0,"prompt_n":21,"predicted_n":8,"predicted_ms":80.0},
+    "lockstep":{"token_sha256":"ab","draft":{"source":""},
+                "identity":{"engine":"lockstep 0.1.0","binary_sha256":"cd","threads":2}}})");
+  const Catalog catalog(reading);
+  const auto* row = catalog.of(Kind::row).at(0);
+  EXPECT_EQ(row->object.value("finish_reason"), "length");
+  EXPECT_EQ(row->object.value("token_sha256"), "ab");
+  EXPECT_EQ(row->object.value("witness.usage_cached_tokens"), "2") << "it contradicts cache_n";
+  const Object& identity = catalog.identity_of(*row)->object;
+  EXPECT_EQ(identity.value("effective.engine.binary_sha256"), "cd");
+  EXPECT_EQ(identity.value("effective.engine.name"), "lockstep");
 }
 
 TEST(Reader, RefusesInOneLine) {

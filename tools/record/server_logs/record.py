@@ -45,9 +45,10 @@ SCENARIOS = {
     "plain-cold": ("llama.cpp", [(["-np", "1", "--cache-ram", "0", "--ctx-checkpoints", "0"], [
         one(STORY, 100, cache_prompt=False), one(CODE, 100, cache_prompt=False), one(STORY, 32, cache_prompt=True)])]),
     "jsonl": ("llama.cpp", [(DRAFT + ["--spec-draft-n-max", "4", "-np", "1", "-lv", "4", "--log-jsonl"], [one(STORY, 24, 1.0), one(CODE, 24, 1.0)])]),
-    "ik-draft": ("ik_llama.cpp", [(["-md", "MODEL", "--draft-max", "6", "--draft-min", "1", "--draft-p-min", "0", "-np", "1"], [
+    "ik-draft": ("ik_llama.cpp", [(["-md", "MODEL", "--spec-type", "draft:n_max=6,p_min=0.0", "-np", "1"], [
         one(STORY, 48, 1.0), one(CODE, 48, 1.0), one(CODE, 32, 1.0)])]),
     "ik-plain-np2": ("ik_llama.cpp", [(["-np", "2"], [one(STORY, 32), [one(CODE, 32), one(LIST, 32)], one(STORY, 16)])]),
+    "ik-json": ("ik_llama.cpp", [(["-np", "1", "--log-format", "json"], [one(STORY, 24), one(CODE, 24), one(STORY, 16)])]),
 }
 
 
