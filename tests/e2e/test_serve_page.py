@@ -193,8 +193,8 @@ class Page(cli.CliTest):
         target = os.environ.get("LOCKSTEP_SCREENSHOT")
         if not target:
             self.skipTest("no LOCKSTEP_SCREENSHOT")
-        self.set(temperature=0, max_tokens=160)
-        self.ask("Write the names of the months, then write them once more.")
+        self.set(temperature=0, max_tokens=120)
+        self.ask("Count: one two three four five, one two three four five. Again, five times:")
         self.wait(lambda: sum(self.figures().values()) > 0)
         self.wait(self.idle)
         pathlib.Path(target).write_bytes(self.driver.get_screenshot_as_png())
