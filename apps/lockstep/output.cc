@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "base/error.h"
+#include "serve/log_line.h"
 
 namespace lockstep::app {
 namespace {
@@ -22,6 +25,8 @@ bool write_all(int fd, std::string_view text) {
   }
   return true;
 }
+
+std::atomic<bool> notes_as_json{false};  // as standard error itself, the whole process's
 
 }  // namespace
 
@@ -43,7 +48,17 @@ void print_error(std::string_view text) {
   write_all(STDERR_FILENO, text);
 }
 
+void write_notes_as_json() {
+  notes_as_json = true;
+}
+
 void note(std::string_view line) {
+  if (notes_as_json) {
+    serve::LogLine object;
+    object.event = "note";
+    object.text = line;
+    return print_error(serve::json_line(object, std::chrono::system_clock::now()) + "\n");
+  }
   print_error("lockstep: " + escape(line) + "\n");
 }
 

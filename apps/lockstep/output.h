@@ -18,6 +18,8 @@ void print_json(const Json& object);
 // One line on standard error, "lockstep: " before it. Never throws: a closed standard error loses
 // messages, not results.
 void note(std::string_view line);
+// From here on every note is an object, {"time", "message"}, for programs that read logs.
+void write_notes_as_json();
 // Raw text on standard error (progress, the closing line).
 void print_error(std::string_view text);
 

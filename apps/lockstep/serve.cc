@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -27,19 +28,53 @@ struct ServeOptions {
   SamplingOptions sampling;
   DraftOptions drafts;
   std::optional<Given> chat_template, template_file;
-  std::optional<std::string> host, api_key, alias;
+  std::optional<std::string> host, api_key, alias, cors_origins, key_file, certificate_file,
+      reasoning;
   std::optional<int64_t> port, parallel, tokens, queue;
+  bool no_page = false, json_log = false;
 };
 
-std::vector<std::string> split_keys(const std::string& text) {
-  std::vector<std::string> keys;
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> parts;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) keys.push_back(text.substr(begin, end - begin));
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
+  return parts;
+}
+
+std::vector<std::string> split_keys(const std::string& text) {
+  std::vector<std::string> keys = split_list(text);
   if (keys.empty()) bad_use("--api-key: the key is empty; leave it out to ask for none");
   return keys;
+}
+
+// Browsers compare origins byte by byte: one that no page can have would be an error without a
+// sign.
+std::vector<std::string> split_origins(const std::string& text) {
+  std::vector<std::string> origins = split_list(text);
+  for (const std::string& origin : origins) {
+    if (origin == "*" || origin == "localhost") continue;
+    const size_t scheme = origin.find("://");
+    if (scheme == std::string::npos ||
+        origin.find_first_of("/ ", scheme + 3) != std::string::npos ||
+        scheme + 3 == origin.size()) {
+      bad_use(
+          fmt::format("--cors-origins {}: not an origin; give one like https://chat.example:8443, "
+                      "localhost or *",
+                      shorten(origin)));
+    }
+  }
+  return origins;
+}
+
+serve::ReasoningFormat parse_reasoning(const std::string& name) {
+  if (name == "none") return serve::ReasoningFormat::none;
+  if (name != "auto" && name != "deepseek") {
+    bad_use(fmt::format("--reasoning-format {}: give none, deepseek or auto", shorten(name)));
+  }
+  return serve::ReasoningFormat::apart;
 }
 
 // Bytes that programs may still use, as the system estimates; 0: it does not say.
@@ -159,6 +194,8 @@ std::unique_ptr<serve::Engine> load(const ServeOptions& o) {
   defaults.seed_given = o.sampling.seed.value_or(-1) >= 0;
   defaults.max_tokens = std::max<int64_t>(-1, o.tokens.value_or(-1));
 
+  if (o.reasoning) defaults.reasoning = parse_reasoning(*o.reasoning);
+
   auto scheduler = std::make_unique<serve::Scheduler>(model, backend, tokenizer, options);
   return std::make_unique<serve::Engine>(
       serve::Engine{.model = model,
@@ -176,15 +213,26 @@ ExitCode serve_until_signal(const ServeOptions& o) {
   options.host = o.host.value_or(options.host);
   options.port = static_cast<uint16_t>(o.port.value_or(kDefaultPort));
   if (o.api_key) options.api_keys = split_keys(*o.api_key);
+  if (o.cors_origins) options.access.origins = split_origins(*o.cors_origins);
+  options.access.key_file = o.key_file.value_or("");
+  options.access.certificate_file = o.certificate_file.value_or("");
+  options.page = !o.no_page;
+  if (o.reasoning) parse_reasoning(*o.reasoning);  // before the model is loaded
   options.fingerprint = engine_name();
-  options.log = [](const std::string& line) { note(line); };
+  if (o.json_log) write_notes_as_json();
+  options.log = [json = o.json_log](const serve::LogLine& line) {
+    if (!json) return note(serve::text_line(line));
+    print_error(serve::json_line(line, std::chrono::system_clock::now()) + "\n");
+  };
   // The port first: who finds it taken should not have waited for a model.
   serve::App app(options);
   std::exception_ptr failed;
   std::thread loader([&] {
     try {
       app.start(load(o));
-      note(fmt::format("listening on http://{}:{}", options.host, app.port()));
+      note(fmt::format("listening on {}://{}:{}",
+                       options.access.key_file.empty() ? "http" : "https", options.host,
+                       app.port()));
     } catch (...) {
       failed = std::current_exception();
       app.stop();
@@ -206,6 +254,12 @@ Runner set_up_serve(Flags& flags) {
   flags.text("--host", o->host);
   flags.integer("--port", o->port, 0, 65535);
   flags.text("--api-key", o->api_key);
+  flags.text("--cors-origins", o->cors_origins);
+  flags.text("--ssl-key-file", o->key_file);
+  flags.text("--ssl-cert-file", o->certificate_file);
+  flags.text("--reasoning-format", o->reasoning);
+  flags.toggle("--no-webui", o->no_page);
+  flags.toggle("--log-jsonl", o->json_log);
   flags.integer("--parallel", o->parallel, 1, kMostParallel);
   flags.integer("--queue", o->queue, 0, 100'000);
   o->engine.bind_context(flags);

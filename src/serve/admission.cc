@@ -95,6 +95,7 @@ void Scheduler::Impl::start(Slot& slot, Sequence sequence, decode::Reuse reuse) 
   slot.used = ++admissions;
   slot.admitted = Clock::now();
   slot.paused_since.reset();
+  slot.last_tokens.reset();
   slot.generated = 0;
   slot.prompt_sent = -1;
   slot.next = {};

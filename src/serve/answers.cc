@@ -4,6 +4,15 @@
 #include "serve/scheduler_impl.h"
 
 namespace lockstep::serve {
+namespace {
+
+// Whether the token's text is part of the answer though it is a control token's.
+bool is_mark(const Sequence& sequence, int32_t id) {
+  const std::vector<int32_t>& marks = sequence.job->prepared.marks;
+  return std::find(marks.begin(), marks.end(), id) != marks.end();
+}
+
+}  // namespace
 
 const char* stop_kind_name(StopKind kind) {
   switch (kind) {
@@ -40,11 +49,17 @@ void Scheduler::Impl::handle(Slot& slot, const decode::BatchStep& batch_step) {
   std::vector<int32_t> kept;
   for (const int32_t token : batch_step.step.tokens) {
     kept.push_back(token);
-    slot.next.text += slot.stops.push(slot.characters.push(tokenizer.piece(token, false)));
+    slot.next.text += slot.stops.push(
+        slot.characters.push(tokenizer.piece(token, is_mark(*slot.sequence, token))));
     if (slot.stops.stopped()) break;
   }
   slot.generated += std::ssize(kept);
+  if (!kept.empty()) observe(slot, std::ssize(kept));
   slot.next.ids.insert(slot.next.ids.end(), kept.begin(), kept.end());
+  if (!kept.empty() && request.token_origins) {
+    slot.next.steps.push_back(
+        {std::ssize(kept), batch_step.step.drafted, batch_step.step.accepted});
+  }
   if (slot.probabilities) slot.probabilities->take(kept, slot.next.probabilities);
   if (slot.stops.stopped()) {
     // A draft may have brought tokens beyond the stop string; without it they would not be there.
@@ -60,8 +75,21 @@ void Scheduler::Impl::handle(Slot& slot, const decode::BatchStep& batch_step) {
   }
   // Text that a stop string or the rest of a character may still need waits for it.
   const bool tells = !slot.next.text.empty() ||
-                     (!slot.next.ids.empty() && (request.return_tokens || request.logprobs));
+                     (!slot.next.ids.empty() &&
+                      (request.return_tokens || request.logprobs || request.token_origins));
   if (tells) deliver(*slot.sequence->job, make_event(slot, Event::Kind::tokens));
+}
+
+// For the histograms: a step has brought tokens.
+void Scheduler::Impl::observe(Slot& slot, int64_t tokens) {
+  const Clock::time_point now = Clock::now();
+  if (slot.last_tokens) {
+    counters.between_tokens.add(seconds(*slot.last_tokens, now) / static_cast<double>(tokens),
+                                tokens);
+  } else {
+    counters.first_token.add(seconds(slot.sequence->job->arrived, now));
+  }
+  slot.last_tokens = now;
 }
 
 Event Scheduler::Impl::make_event(Slot& slot, Event::Kind kind) {
@@ -120,6 +148,11 @@ void Scheduler::Impl::finish(Slot& slot) {
   }
   for (size_t i = 0; i < drafts.accepted_at.size(); ++i) {
     counters.accepted_at[i] += drafts.accepted_at[i];
+  }
+  for (const decode::DraftCounts::Part& part : drafts.parts) {
+    Counters::Source& source = counters.sources[part.source];
+    for (const int64_t n : part.proposed_at) source.drafted += n;
+    for (const int64_t n : part.accepted_at) source.accepted += n;
   }
   Event last;
   if (session.finish() == decode::Finish::fault) {

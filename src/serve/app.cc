@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "serve/fields.h"
+#include "serve/page.h"
 #include "text/utf8_stream.h"
 
 namespace lockstep::serve {
@@ -41,14 +42,17 @@ struct App::Impl {
   explicit Impl(AppOptions given)
       : options(std::move(given)),
         server(
-            options.host, options.port, options.limits,
+            options.host, options.port, options.limits, options.access,
             [this](std::shared_ptr<Exchange> exchange) { handle(std::move(exchange)); },
             [this](const HttpRequest& request, int status, double ms) {
-              log(fmt::format("request {}: {} {} {}, {:.1f} ms", request.id,
-                              shorten(request.method), shorten(request.path), status, ms));
+              const std::string method = shorten(request.method), path = shorten(request.path);
+              log({.request = request.id,
+                   .event = "answer",
+                   .text = fmt::format("{} {} {}, {:.1f} ms", method, path, status, ms),
+                   .fields = {{"method", method}, {"path", path}, {"status", status}, {"ms", ms}}});
             }) {}
 
-  void log(const std::string& line) const {
+  void log(const LogLine& line) const {
     if (options.log) options.log(line);
   }
   void handle(std::shared_ptr<Exchange> exchange);
@@ -60,6 +64,7 @@ struct App::Impl {
 
   App* app = nullptr;
   AppOptions options;
+  const std::time_t started = std::time(nullptr);
   std::atomic<Engine*> ready{nullptr};
   std::unique_ptr<Engine> engine;
   std::atomic<int64_t> small_work{0};
@@ -77,19 +82,12 @@ void respond_json(Exchange& exchange, const Json& object, int status = 200) {
   exchange.respond(status, kJson, dump(object));
 }
 
-void respond_error(Exchange& exchange, const ApiError& error) {
-  std::vector<Header> headers;
-  if (error.status == 503) headers.push_back({"Retry-After", "1"});
-  if (error.status == 401) headers.push_back({"WWW-Authenticate", "Bearer"});
-  exchange.respond(error.status, kJson, dump(error_json(error)), headers);
-}
-
 // From a job's events to its client. Lives on the server's thread, but for sink().
 class Answer : public std::enable_shared_from_this<Answer> {
  public:
   Answer(std::shared_ptr<Exchange> exchange, std::shared_ptr<Job> job, Scheduler& scheduler,
          std::shared_ptr<void> place, std::unique_ptr<Reply> reply,
-         std::function<void(const std::string&)> log)
+         std::function<void(const LogLine&)> log)
       : exchange_(std::move(exchange)),
         job_(std::move(job)),
         scheduler_(scheduler),
@@ -104,7 +102,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   void client_gone() {
     if (over_) return;
-    log_(fmt::format("request {}: the client has gone", job_->id));
+    log_({.request = job_->id, .event = "gone", .text = "the client has gone"});
     scheduler_.cancel(*job_);
     finish();
   }
@@ -114,7 +112,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
     if (over_) return;
     if (event.kind == Event::Kind::end) log_end(event);
     if (event.kind == Event::Kind::failed) {
-      log_(fmt::format("request {}: {}", job_->id, event.error.message));
+      log_({.request = job_->id,
+            .event = "failed",
+            .text = event.error.message,
+            .fields = {{"type", event.error.type}, {"status", event.error.status}}});
     }
     if (job_->request.stream) {
       stream(event);
@@ -128,7 +129,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     if (!begun_) {
       begun_ = true;
       if (failed) {
-        respond_error(*exchange_, event.error);
+        exchange_->fail(event.error);
         return give_up();
       }
       exchange_->begin(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
@@ -140,6 +141,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
                        if (job->sent(weight)) scheduler->wake();
                      });
     if (failed || reply_->complete()) {
+      if (failed) exchange_->count_error(event.error.type);
       exchange_->end();
       if (failed) return give_up();
       finish();
@@ -150,7 +152,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     job_->sent(event.weight);
     reply_->collect(event);
     if (reply_->failure()) {
-      respond_error(*exchange_, *reply_->failure());
+      exchange_->fail(*reply_->failure());
       return give_up();
     }
     if (!reply_->complete()) return;
@@ -175,9 +177,9 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void log_end(const Event& event) const {
     const Timings& t = event.timings;
     const int64_t n = t.predicted_n - t.first_n;
-    std::string line = fmt::format(
-        "request {}: {} prompt tokens ({} cached), {} generated, {:.0f} ms to the first", job_->id,
-        event.prompt_tokens, t.cache_n, t.predicted_n, t.prompt_ms);
+    std::string line =
+        fmt::format("{} prompt tokens ({} cached), {} generated, {:.0f} ms to the first",
+                    event.prompt_tokens, t.cache_n, t.predicted_n, t.prompt_ms);
     if (n > 0 && t.predicted_ms > 0) {
       line += fmt::format(", {:.2f} tok/s after it", 1e3 * static_cast<double>(n) / t.predicted_ms);
     }
@@ -186,7 +188,13 @@ class Answer : public std::enable_shared_from_this<Answer> {
     line += fmt::format(", {}, seed {}, token sha256 {}", stop_kind_name(event.stop),
                         job_->prepared.sampling.seed, event.result->token_sha256.substr(0, 16));
     if (job_->sequences() > 1) line += fmt::format(", choice {}", event.sequence);
-    log_(line);
+    Json fields = {{"choice", event.sequence},
+                   {"slot", event.slot},
+                   {"stop", stop_kind_name(event.stop)},
+                   {"seed", job_->prepared.sampling.seed},
+                   {"token_sha256", event.result->token_sha256},
+                   {"timings", timings_json(t)}};
+    log_({.request = job_->id, .event = "end", .text = line, .fields = std::move(fields)});
   }
 
   const std::shared_ptr<Exchange> exchange_;
@@ -194,12 +202,28 @@ class Answer : public std::enable_shared_from_this<Answer> {
   Scheduler& scheduler_;
   std::shared_ptr<void> place_;
   std::unique_ptr<Reply> reply_;
-  std::function<void(const std::string&)> log_;
+  std::function<void(const LogLine&)> log_;
   bool begun_ = false, over_ = false;
 };
 
 Engine& engine_of(App& app) {
   return *app.impl().ready.load();
+}
+
+template <const PageFile& file>
+void page(App& app, std::shared_ptr<Exchange> exchange) {
+  if (!app.impl().options.page) {
+    return exchange->fail(
+        {.status = 404, .type = "not_found_error", .message = "the page is off (--no-webui)"});
+  }
+  // Everything comes from here, nothing from elsewhere, and no other site may frame it.
+  exchange->respond(
+      200, file.type, std::string(file.text),
+      {{"Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+       {"X-Content-Type-Options", "nosniff"},
+       {"Cache-Control", "no-cache"}});
 }
 
 void health(App&, std::shared_ptr<Exchange> exchange) {
@@ -229,11 +253,11 @@ void one_model(App& app, std::shared_ptr<Exchange> exchange) {
   const std::string_view name =
       std::string_view(exchange->request().path).substr(kModelsPrefix.size());
   if (name == engine.alias) return respond_json(*exchange, model_json(engine));
-  respond_error(*exchange, {.status = 404,
-                            .type = "not_found_error",
-                            .message = fmt::format("{}: no such model; there is {}", shorten(name),
-                                                   engine.alias),
-                            .param = "model"});
+  exchange->fail(
+      {.status = 404,
+       .type = "not_found_error",
+       .message = fmt::format("{}: no such model; there is {}", shorten(name), engine.alias),
+       .param = "model"});
 }
 
 void props(App& app, std::shared_ptr<Exchange> exchange) {
@@ -281,8 +305,10 @@ void slots(App& app, std::shared_ptr<Exchange> exchange) {
 }
 
 void metrics(App& app, std::shared_ptr<Exchange> exchange) {
+  // llama-server's header, by which a scraper sees that counters have begun anew.
   exchange->respond(200, "text/plain; version=0.0.4",
-                    metrics_text(engine_of(app).scheduler->status(), app.impl().server.status()));
+                    metrics_text(engine_of(app).scheduler->status(), app.impl().server.status()),
+                    {{"Process-Start-Time-Unix", fmt::format("{}", app.impl().started)}});
 }
 
 void tokenize(App& app, std::shared_ptr<Exchange> exchange) {
@@ -335,6 +361,9 @@ void generation(App& app, std::shared_ptr<Exchange> exchange) {
 }
 
 constexpr Route kRoutes[] = {
+    {"GET", "/", true, page<kPage>},
+    {"GET", "/page.css", true, page<kPageStyle>},
+    {"GET", "/page.js", true, page<kPageScript>},
     {"GET", "/health", true, health},
     {"GET", "/v1/health", true, health},
     {"GET", "/models", true, models},
@@ -404,25 +433,25 @@ void App::Impl::handle(std::shared_ptr<Exchange> exchange) {
     }
   }
   if (!(found && found->open) && !authorised(request)) {
-    return respond_error(*exchange, {.status = 401,
-                                     .type = "authentication_error",
-                                     .message = "the API key is missing or wrong; send it as "
-                                                "\"Authorization: Bearer KEY\""});
+    return exchange->fail({.status = 401,
+                           .type = "authentication_error",
+                           .message = "the API key is missing or wrong; send it as "
+                                      "\"Authorization: Bearer KEY\""});
   }
   if (found == nullptr) {
     ApiError error{.status = 404,
                    .type = "not_found_error",
                    .message = fmt::format("{} is not served here", shorten(request.path))};
-    if (allowed.empty()) return respond_error(*exchange, error);
+    if (allowed.empty()) return exchange->fail(error);
     error.status = 405;
     error.type = "invalid_request_error";
     error.message = fmt::format("{} takes {}", shorten(request.path), allowed);
-    return exchange->respond(405, kJson, dump(error_json(error)), {{"Allow", allowed}});
+    return exchange->fail(error, {{"Allow", allowed}});
   }
   if (found->handle == nullptr) {
-    return respond_error(*exchange, not_supported(fmt::format("{} is not supported", found->path)));
+    return exchange->fail(not_supported(fmt::format("{} is not supported", found->path)));
   }
-  if (ready.load() == nullptr) return respond_error(*exchange, unavailable("Loading model"));
+  if (ready.load() == nullptr) return exchange->fail(unavailable("Loading model"));
   found->handle(*app, std::move(exchange));
 }
 
@@ -430,17 +459,17 @@ template <typename Work>
 void App::Impl::do_work(std::shared_ptr<Exchange> exchange, Work work) {
   if (++small_work > kMostSmallWork) {
     --small_work;
-    return respond_error(*exchange, unavailable("too many requests wait; try again"));
+    return exchange->fail(unavailable("too many requests wait; try again"));
   }
   boost::asio::post(worker, [this, exchange = std::move(exchange), work] {
     try {
       work(*ready.load(), *exchange);
     } catch (const RequestError& error) {
-      respond_error(*exchange, error.error());
+      exchange->fail(error.error());
     } catch (const Error& error) {
-      respond_error(*exchange, {.message = error.what()});
+      exchange->fail({.message = error.what()});
     } catch (const std::exception& error) {
-      respond_error(*exchange, internal_error(error.what()));
+      exchange->fail(internal_error(error.what()));
     }
     --small_work;
   });
@@ -449,7 +478,7 @@ void App::Impl::do_work(std::shared_ptr<Exchange> exchange, Work work) {
 void App::Impl::generate(Surface surface, const std::shared_ptr<Exchange>& exchange) {
   Engine& e = *ready.load();
   std::shared_ptr<void> place = e.scheduler->enter();
-  if (!place) return respond_error(*exchange, unavailable("the queue is full; try again"));
+  if (!place) return exchange->fail(unavailable("the queue is full; try again"));
   const auto job = std::make_shared<Job>();
   job->id = exchange->request().id;
   exchange->on_disconnect([job] { job->cancelled = true; });  // until there is an answer
@@ -466,7 +495,7 @@ void App::Impl::generate(Surface surface, const std::shared_ptr<Exchange>& excha
       const auto answer =
           std::make_shared<Answer>(exchange, job, *e.scheduler, std::move(place),
                                    std::make_unique<Reply>(job, e.tokenizer, context),
-                                   [this](const std::string& line) { log(line); });
+                                   [this](const LogLine& line) { log(line); });
       // The scheduler drops the job when its sequences have ended, and with it the sink.
       job->sink = [answer](Event event) { answer->sink(std::move(event)); };
       exchange->on_disconnect([weak = std::weak_ptr<Answer>(answer)] {
@@ -479,11 +508,11 @@ void App::Impl::generate(Surface surface, const std::shared_ptr<Exchange>& excha
         throw;
       }
     } catch (const RequestError& error) {
-      respond_error(*exchange, error.error());
+      exchange->fail(error.error());
     } catch (const Error& error) {
-      respond_error(*exchange, {.message = error.what()});
+      exchange->fail({.message = error.what()});
     } catch (const std::exception& error) {
-      respond_error(*exchange, internal_error(error.what()));
+      exchange->fail(internal_error(error.what()));
     }
   });
 }
@@ -522,7 +551,9 @@ int App::run() {
   s.server.run([this, &s](int signal) {
     if (s.ready.load() == nullptr) std::raise(signal);
     s.signal = signal;
-    s.log("stopping: running answers are finished, no new ones begin");
+    s.log({.request = 0,
+           .event = "stopping",
+           .text = "stopping: running answers are finished, no new ones begin"});
     stop();
   });
   if (s.stopper.joinable()) s.stopper.join();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "serve/http.h"
+#include "serve/log_line.h"
 #include "serve/reply.h"
 #include "serve/scheduler.h"
 #include "text/chat_template.h"
@@ -30,9 +32,11 @@ struct AppOptions {
   uint16_t port = 8080;
   std::vector<std::string> api_keys;  // none: no key is asked for
   HttpLimits limits;
-  std::string fingerprint;                           // name and version
-  double grace_seconds = 10;                         // for running answers after SIGTERM
-  std::function<void(const std::string& line)> log;  // any thread; null: none
+  HttpAccess access;
+  bool page = true;                              // the chat page at /
+  std::string fingerprint;                       // name and version
+  double grace_seconds = 10;                     // for running answers after SIGTERM
+  std::function<void(const LogLine& line)> log;  // any thread; null: none
 };
 
 // What there is once the model is loaded.

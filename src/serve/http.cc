@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
 #include <csignal>
 #include <deque>
+#include <mutex>
 #include <optional>
 #include <unordered_set>
 
@@ -23,10 +25,13 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
+namespace ssl = asio::ssl;
 using asio::ip::tcp;
 using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kJson = "application/json; charset=utf-8";
+constexpr size_t kReadPiece = 16 << 10;   // what a TLS record may hold
 constexpr size_t kWritePiece = 64 << 10;  // bytes that one time-out is for
 constexpr double kLingerSeconds = 10;     // for a client that is still sending what nobody reads
 constexpr double kPeekSeconds = 0.25;     // between looks at a client that has sent more already
@@ -49,7 +54,91 @@ size_t raise_file_limit() {
   return static_cast<size_t>(limit.rlim_cur);
 }
 
+// Whether a page comes from this machine.
+bool is_localhost(std::string_view origin) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!origin.starts_with(scheme)) continue;
+    for (const std::string_view host : {"localhost", "127.0.0.1", "[::1]"}) {
+      std::string_view rest = origin.substr(scheme.size());
+      if (!rest.starts_with(host)) continue;
+      rest.remove_prefix(host.size());
+      if (rest.empty()) return true;
+      if (rest.size() > 1 && rest.front() == ':' &&
+          rest.find_first_not_of("0123456789", 1) == std::string_view::npos) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::unique_ptr<ssl::context> make_tls(const HttpAccess& access) {
+  if (access.key_file.empty() && access.certificate_file.empty()) return nullptr;
+  if (access.key_file.empty() || access.certificate_file.empty()) {
+    throw Error(ExitCode::bad_use,
+                "TLS needs both --ssl-key-file and --ssl-cert-file; give the other one, too");
+  }
+  auto tls = std::make_unique<ssl::context>(ssl::context::tls_server);
+  tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
+                   ssl::context::no_tlsv1_1);
+  error_code error;
+  const auto check = [&](const std::string& file, const char* what) {
+    if (!error) return;
+    throw Error(ExitCode::bad_file, fmt::format("{}: cannot be used as {} in PEM: {}",
+                                                shorten(file), what, error.message()));
+  };
+  // Never ask at the terminal.
+  tls->set_password_callback([](size_t, ssl::context::password_purpose) { return ""; });
+  tls->use_certificate_chain_file(access.certificate_file, error);
+  check(access.certificate_file, "a certificate");
+  tls->use_private_key_file(access.key_file, ssl::context::pem, error);
+  check(access.key_file, "the certificate's private key, without a password,");
+  return tls;
+}
+
+// The bytes of a client, plain or through TLS; Beast reads from it.
+class Wire {
+ public:
+  using executor_type = tcp::socket::executor_type;
+  using Tls = ssl::stream<tcp::socket&>;
+
+  Wire(tcp::socket& socket, ssl::context* tls) : socket_(socket) {
+    if (tls != nullptr) tls_.emplace(socket, *tls);
+  }
+  executor_type get_executor() { return socket_.get_executor(); }
+  Tls* tls() { return tls_ ? &*tls_ : nullptr; }
+  template <typename Buffers, typename Token>
+  void async_read_some(const Buffers& buffers, Token&& token) {
+    if (tls_) {
+      tls_->async_read_some(buffers, std::forward<Token>(token));
+    } else {
+      socket_.async_read_some(buffers, std::forward<Token>(token));
+    }
+  }
+  template <typename Buffers, typename Token>
+  void async_write_some(const Buffers& buffers, Token&& token) {
+    if (tls_) {
+      tls_->async_write_some(buffers, std::forward<Token>(token));
+    } else {
+      socket_.async_write_some(buffers, std::forward<Token>(token));
+    }
+  }
+
+ private:
+  tcp::socket& socket_;
+  std::optional<Tls> tls_;
+};
+
 }  // namespace
+
+std::string allowed_origin(const std::vector<std::string>& origins, const std::string& origin) {
+  if (origin.empty()) return "";
+  for (const std::string& allowed : origins) {
+    if (allowed == "*") return "*";
+    if (allowed == origin || (allowed == "localhost" && is_localhost(origin))) return origin;
+  }
+  return "";
+}
 
 const char* http_reason(int status) {
   const auto reason = http::obsolete_reason(static_cast<http::status>(status));
@@ -59,14 +148,26 @@ const char* http_reason(int status) {
 class Connection;
 
 struct HttpServer::Impl {
-  Impl(HttpLimits given, HttpServer::Handler given_handler, HttpServer::Log given_log)
-      : limits(given), handler(std::move(given_handler)), log(std::move(given_log)) {}
+  Impl(HttpLimits given, const HttpAccess& access, HttpServer::Handler given_handler,
+       HttpServer::Log given_log)
+      : limits(given),
+        origins(access.origins),
+        tls(make_tls(access)),
+        handler(std::move(given_handler)),
+        log(std::move(given_log)) {}
 
   void accept();
   void close_idle();
   void check_done();
 
+  void count_error(const std::string& type) {
+    const std::lock_guard lock(errors_mutex);
+    ++errors[type];
+  }
+
   HttpLimits limits;
+  std::vector<std::string> origins;
+  std::unique_ptr<ssl::context> tls;  // null: plain
   HttpServer::Handler handler;
   HttpServer::Log log;
   std::unordered_set<Connection*> connections;
@@ -75,6 +176,8 @@ struct HttpServer::Impl {
   uint16_t port = 0;
   bool stopping = false;
   std::atomic<int64_t> accepted{0}, open{0}, answers{0}, timed_out{0};
+  mutable std::mutex errors_mutex;
+  std::map<std::string, int64_t> errors;
   // Its end is that of the connections whose handlers wait: after it only what these use.
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
@@ -87,7 +190,11 @@ struct HttpServer::Impl {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(HttpServer::Impl& server, tcp::socket socket)
-      : server_(server), socket_(std::move(socket)), timer_(server.io), peek_timer_(server.io) {
+      : server_(server),
+        socket_(std::move(socket)),
+        wire_(socket_, server.tls.get()),
+        timer_(server.io),
+        peek_timer_(server.io) {
     server_.connections.insert(this);
     ++server_.open;
     ++server_.accepted;
@@ -102,7 +209,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
     // A client that connects and says nothing counts as one that sends its headers slowly.
-    await_request(server_.limits.header_seconds);
+    if (wire_.tls() == nullptr) return await_request(server_.limits.header_seconds);
+    arm(server_.limits.header_seconds, &Connection::write_time_out);
+    wire_.tls()->async_handshake(ssl::stream_base::server,
+                                 [self = shared_from_this()](error_code error) {
+                                   self->disarm();
+                                   if (self->state_ == State::closed) return;
+                                   if (error) return self->close();
+                                   self->await_request(self->server_.limits.header_seconds);
+                                 });
   }
   // Nothing has been asked yet, or not all of it.
   bool idle() const { return state_ == State::idle || state_ == State::reading; }
@@ -151,11 +266,32 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (buffer_.size() > 0) return read_header();  // pipelined
     expired_ = false;
     arm(seconds, &Connection::close);
+    if (wire_.tls() != nullptr) return read_ahead();
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
       self->disarm();
       if (error || self->state_ == State::closed) return self->close();
       self->read_header();
     });
+  }
+
+  // Of TLS: readable bytes of the socket need not be the client's words, and its words may be here
+  // though the socket has nothing; so they are read before anyone asks. One read is on its way at a
+  // time, and goes on from an answer into the wait for the next request.
+  void read_ahead() {
+    if (reading_ahead_ || buffer_.size() > 0) return;
+    reading_ahead_ = true;
+    wire_.async_read_some(buffer_.prepare(kReadPiece),
+                          [self = shared_from_this()](error_code error, size_t n) {
+                            self->reading_ahead_ = false;
+                            if (self->state_ != State::idle && self->state_ != State::answering)
+                              return;
+                            if (error) return self->close();
+                            self->buffer_.commit(n);
+                            // The next request is there already; it can wait.
+                            if (self->state_ == State::answering) return;
+                            self->disarm();
+                            self->read_header();
+                          });
   }
 
   void read_header() {
@@ -165,7 +301,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(static_cast<uint32_t>(server_.limits.header_bytes));
     parser_->body_limit(server_.limits.body_bytes);
     arm(server_.limits.header_seconds, &Connection::time_out);
-    http::async_read_header(socket_, buffer_, *parser_,
+    http::async_read_header(wire_, buffer_, *parser_,
                             [self = shared_from_this()](error_code error, size_t) {
                               self->disarm();
                               self->on_header(error);
@@ -188,7 +324,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const auto expect = parser_->get()[http::field::expect];
     if (beast::iequals(expect, "100-continue")) {
       static const std::string kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      asio::async_write(socket_, asio::buffer(kContinue),
+      asio::async_write(wire_, asio::buffer(kContinue),
                         [self = shared_from_this()](error_code failed, size_t) {
                           if (failed) return self->close();
                           self->read_body();
@@ -200,7 +336,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void read_body() {
     arm(server_.limits.body_seconds, &Connection::time_out);
-    http::async_read(socket_, buffer_, *parser_,
+    http::async_read(wire_, buffer_, *parser_,
                      [self = shared_from_this()](error_code error, size_t) {
                        self->disarm();
                        if (self->state_ == State::closed) return;
@@ -236,10 +372,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     request_ = {};
     request_.method = "-";
     request_.path = "-";
+    allow_origin_.clear();
     begin_answer(false, false);
-    std::vector<Header> headers;
-    if (error.status == 503) headers.push_back({"Retry-After", "1"});
-    respond(error.status, "application/json; charset=utf-8", dump(error_json(error)), headers);
+    fail(error, {});
   }
 
   void dispatch();
@@ -255,6 +390,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   // Answers, called through an Exchange.
+  void fail(const ApiError& error, std::vector<Header> headers) {
+    if (state_ != State::answering || begun_) return;
+    if (error.status == 503) headers.push_back({"Retry-After", "1"});
+    if (error.status == 401) headers.push_back({"WWW-Authenticate", "Bearer"});
+    server_.count_error(error.type);
+    respond(error.status, kJson, dump(error_json(error)), headers);
+  }
+  void count_error(const std::string& type) { server_.count_error(type); }
   void respond(int status, const std::string& type, std::string body,
                const std::vector<Header>& headers) {
     if (state_ != State::answering || begun_) return;
@@ -301,8 +444,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void dropped() {
     if (state_ != State::answering) return;
     if (!begun_) {
-      return respond(500, "application/json; charset=utf-8",
-                     dump(error_json(internal_error("the request was lost"))), {});
+      return fail(internal_error("the request was lost"), {});
     }
     if (!ended_) close();
   }
@@ -310,6 +452,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string head_of(int status, const std::string& type, const std::vector<Header>& headers) {
     std::string head = fmt::format("HTTP/1.1 {} {}\r\nServer: lockstep\r\nContent-Type: {}\r\n",
                                    status, http_reason(status), type);
+    if (!server_.origins.empty()) head += "Vary: Origin\r\n";
+    if (!allow_origin_.empty()) {
+      head += fmt::format("Access-Control-Allow-Origin: {}\r\n", allow_origin_);
+    }
     for (const Header& header : headers) {
       head += fmt::format("{}: {}\r\n", header.name, header.value);
     }
@@ -334,13 +480,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const Piece& piece = outbox_.front();
     const size_t n = std::min(kWritePiece, piece.bytes.size() - piece.written);
     arm(server_.limits.write_seconds, &Connection::write_time_out);
-    socket_.async_write_some(asio::buffer(piece.bytes.data() + piece.written, n),
-                             [self = shared_from_this()](error_code error, size_t written) {
-                               self->disarm();
-                               self->writing_ = false;
-                               if (error || self->state_ == State::closed) return self->close();
-                               self->wrote(written);
-                             });
+    wire_.async_write_some(asio::buffer(piece.bytes.data() + piece.written, n),
+                           [self = shared_from_this()](error_code error, size_t written) {
+                             self->disarm();
+                             self->writing_ = false;
+                             if (error || self->state_ == State::closed) return self->close();
+                             self->wrote(written);
+                           });
   }
   void wrote(size_t n) {
     Piece& piece = outbox_.front();
@@ -359,7 +505,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     peek_timer_.cancel();
     ++watch_turn_;
     error_code ignored;
-    socket_.cancel(ignored);  // the watch for a client that goes away
+    if (wire_.tls() == nullptr) socket_.cancel(ignored);  // the watch for a client that goes away
     release_body();
     if (server_.log) {
       server_.log(request_, status_,
@@ -383,6 +529,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // would make the system throw the answer away before a client that is still sending has read it.
   void linger() {
     state_ = State::lingering;
+    if (wire_.tls() != nullptr) {
+      arm(kLingerSeconds, &Connection::close);
+      wire_.tls()->async_shutdown([self = shared_from_this()](error_code) { self->close(); });
+      return;
+    }
     error_code ignored;
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
     buffer_.clear();
@@ -400,6 +551,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Sees a client go away while its answer is being made.
   void watch() {
+    if (wire_.tls() != nullptr) return read_ahead();
     const uint64_t turn = ++watch_turn_;
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), turn](error_code error) {
       if (turn != self->watch_turn_ || self->state_ != State::answering) return;
@@ -434,6 +586,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   HttpServer::Impl& server_;
   tcp::socket socket_;
+  Wire wire_;
+  bool reading_ahead_ = false;
   asio::steady_timer timer_, peek_timer_;
   uint64_t timer_turn_ = 0, watch_turn_ = 0;
   uint64_t serial_ = 0;  // of the request: what is said of an earlier one is too late
@@ -444,6 +598,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   uint64_t body_reserved_ = 0;
 
   HttpRequest request_;
+  std::string allow_origin_;
   bool keep_alive_ = false, chunks_ = false, begun_ = false, ended_ = false, writing_ = false;
   int status_ = 0;
   Clock::time_point received_;
@@ -470,6 +625,14 @@ class ExchangeOf final : public Exchange {
                std::vector<Header> headers) override {
     hand([status, type = std::move(type), body = std::move(body), headers = std::move(headers)](
              Connection& c) mutable { c.respond(status, type, std::move(body), headers); });
+  }
+  void fail(ApiError error, std::vector<Header> headers) override {
+    hand([error = std::move(error), headers = std::move(headers)](Connection& c) mutable {
+      c.fail(error, std::move(headers));
+    });
+  }
+  void count_error(std::string type) override {
+    hand([type = std::move(type)](Connection& c) { c.count_error(type); });
   }
   void begin(int status, std::string type, std::vector<Header> headers) override {
     hand([status, type = std::move(type), headers = std::move(headers)](Connection& c) {
@@ -522,7 +685,21 @@ void Connection::dispatch() {
   request_.id = request.id;
   request_.method = request.method;
   request_.path = request.path;
+  const std::string origin(message[http::field::origin]);
+  allow_origin_ = allowed_origin(server_.origins, origin);
   watch();
+  // What a browser asks before it lets a page of another origin ask.
+  if (message.method() == http::verb::options && !server_.origins.empty() && !origin.empty() &&
+      message.count(http::field::access_control_request_method) > 0) {
+    std::vector<Header> headers;
+    if (!allow_origin_.empty()) {
+      headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+                 {"Access-Control-Allow-Headers",
+                  std::string(message[http::field::access_control_request_headers])},
+                 {"Access-Control-Max-Age", "600"}};
+    }
+    return respond(200, "text/plain", "", headers);
+  }
   server_.handler(std::make_shared<ExchangeOf>(shared_from_this(), std::move(request)));
 }
 
@@ -563,9 +740,9 @@ void HttpServer::Impl::check_done() {
   });
 }
 
-HttpServer::HttpServer(const std::string& host, uint16_t port, HttpLimits limits, Handler handler,
-                       Log log)
-    : impl_(std::make_unique<Impl>(limits, std::move(handler), std::move(log))) {
+HttpServer::HttpServer(const std::string& host, uint16_t port, HttpLimits limits,
+                       const HttpAccess& access, Handler handler, Log log)
+    : impl_(std::make_unique<Impl>(limits, access, std::move(handler), std::move(log))) {
   const size_t files = raise_file_limit();
   impl_->limits.connections = std::min(impl_->limits.connections,
                                        files > 2 * kOtherFiles ? files - kOtherFiles : files / 2);
@@ -635,10 +812,12 @@ void HttpServer::stop(double seconds) {
 }
 
 HttpServer::Status HttpServer::status() const {
+  const std::lock_guard lock(impl_->errors_mutex);
   return {.connections = impl_->accepted,
           .open = impl_->open,
           .answers = impl_->answers,
-          .timed_out = impl_->timed_out};
+          .timed_out = impl_->timed_out,
+          .errors = impl_->errors};
 }
 
 }  // namespace lockstep::serve

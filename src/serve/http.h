@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,15 @@ struct HttpLimits {
   double idle_seconds = 60;   // between the requests of a connection
   double write_seconds = 30;  // without a byte taken by the client
   size_t connections = 8192;  // at most; and no more than the files that may be open
+};
+
+// Who may ask, and through what.
+struct HttpAccess {
+  // Origins of web pages that browsers may let read answers (CORS): "https://chat.example"; "*":
+  // any; "localhost": this machine's, on any port. None: no page of another origin may.
+  std::vector<std::string> origins;
+  // PEM files, of the private key and of the certificate with its chain: then TLS alone is spoken.
+  std::string key_file, certificate_file;
 };
 
 struct HttpRequest {
@@ -46,6 +56,10 @@ class Exchange {
   // The whole answer.
   virtual void respond(int status, std::string content_type, std::string body,
                        std::vector<Header> headers = {}) = 0;
+  // The same of an error, as JSON, with the headers that belong to its status; it is counted.
+  virtual void fail(ApiError error, std::vector<Header> headers = {}) = 0;
+  // Counts an error that is told within an answer.
+  virtual void count_error(std::string type) = 0;
   // An answer in pieces: begin, write…, end. sent is called once the client's socket has taken the
   // piece (or never will).
   virtual void begin(int status, std::string content_type, std::vector<Header> headers = {}) = 0;
@@ -66,8 +80,10 @@ class HttpServer {
   using Log = std::function<void(const HttpRequest& request, int status, double ms)>;
 
   // Binds and listens. Throws Error(bad_use) for a host that is no address, Error(resource) when
-  // the port is taken, naming it. port 0: any free one.
-  HttpServer(const std::string& host, uint16_t port, HttpLimits limits, Handler handler, Log log);
+  // the port is taken, naming it, Error(bad_file) for a key or certificate that is none. port 0:
+  // any free one.
+  HttpServer(const std::string& host, uint16_t port, HttpLimits limits, const HttpAccess& access,
+             Handler handler, Log log);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -84,6 +100,7 @@ class HttpServer {
     int64_t connections = 0, open = 0;
     int64_t answers = 0;
     int64_t timed_out = 0;
+    std::map<std::string, int64_t> errors;  // by type
   };
   Status status() const;
 
@@ -94,5 +111,8 @@ class HttpServer {
 };
 
 const char* http_reason(int status);
+
+// What Access-Control-Allow-Origin says to a page of this origin; "": nothing.
+std::string allowed_origin(const std::vector<std::string>& origins, const std::string& origin);
 
 }  // namespace lockstep::serve

@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "serve/app.h"
 
@@ -15,8 +18,20 @@ class Text {
   void head(std::string_view name, std::string_view type, std::string_view help) {
     out_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
   }
-  void labelled(std::string_view name, std::string_view label, size_t of, int64_t value) {
+  template <typename Of>
+  void labelled(std::string_view name, std::string_view label, const Of& of, int64_t value) {
     out_ += fmt::format("{}{{{}=\"{}\"}} {}\n", name, label, of, value);
+  }
+  void histogram(std::string_view name, std::string_view help, const Histogram& h) {
+    head(name, "histogram", help);
+    int64_t below = 0;
+    for (size_t i = 0; i < Histogram::kBounds.size(); ++i) {
+      below += h.counts[i];
+      out_ += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, Histogram::kBounds[i], below);
+    }
+    below += h.counts.back();
+    out_ += fmt::format("{0}_bucket{{le=\"+Inf\"}} {1}\n{0}_sum {2}\n{0}_count {1}\n", name, below,
+                        h.sum);
   }
   std::string take() { return std::move(out_); }
 
@@ -26,6 +41,14 @@ class Text {
 
 double ratio(double a, double b) {
   return b > 0 ? a / b : 0.0;
+}
+
+// Of this process; 0: the system does not say.
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace
@@ -66,8 +89,24 @@ std::string metrics_text(const Status& status, const HttpServer::Status& http) {
       text.labelled(kName, "position", i, c.accepted_at[i]);
     }
   }
-  text.add("lockstep:prompt_tokens_cached_total", "counter",
+  text.add("llamacpp:prompt_tokens_cached_total", "counter",
            "Prompt tokens taken over from an earlier request.", c.cached_tokens);
+  if (!c.sources.empty()) {
+    constexpr std::string_view kDrafted = "lockstep:draft_tokens_total",
+                               kAccepted = "lockstep:draft_tokens_accepted_total";
+    text.head(kDrafted, "counter", "Tokens drafted, by source.");
+    for (const auto& [name, source] : c.sources) {
+      text.labelled(kDrafted, "source", name, source.drafted);
+    }
+    text.head(kAccepted, "counter", "Drafted tokens accepted, by source.");
+    for (const auto& [name, source] : c.sources) {
+      text.labelled(kAccepted, "source", name, source.accepted);
+    }
+  }
+  text.histogram("lockstep:time_to_first_token_seconds",
+                 "From a request's arrival to a sequence's first tokens.", c.first_token);
+  text.histogram("lockstep:inter_token_seconds", "From token to token of a sequence.",
+                 c.between_tokens);
   text.add("lockstep:answers_finished_total", "counter", "Sequences that came to their end.",
            c.finished);
   text.add("lockstep:answers_cancelled_total", "counter", "Sequences whose client went away.",
@@ -85,6 +124,12 @@ std::string metrics_text(const Status& status, const HttpServer::Status& http) {
   text.add("lockstep:http_answers_total", "counter", "Answers to requests.", http.answers);
   text.add("lockstep:http_timeouts_total", "counter", "Connections that were too slow.",
            http.timed_out);
+  if (!http.errors.empty()) {
+    constexpr std::string_view kErrors = "lockstep:errors_total";
+    text.head(kErrors, "counter", "Errors that clients were told, by type.");
+    for (const auto& [type, count] : http.errors) text.labelled(kErrors, "type", type, count);
+  }
+  text.add("lockstep:resident_bytes", "gauge", "Memory of this process.", resident_bytes());
   return text.take();
 }
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 
+#include "base/sha256.h"
 #include "text/utf8_stream.h"
 
 namespace lockstep::serve {
@@ -35,6 +37,51 @@ Json bytes_json(const std::string& piece) {
   Json bytes = Json::array();
   for (const char c : piece) bytes.push_back(static_cast<uint8_t>(c));
   return bytes;
+}
+
+// A piece of text, or its bytes where it is a part of a character.
+Json piece_json(const std::string& piece) {
+  return text::well_formed_utf8(piece) == piece ? Json(piece) : bytes_json(piece);
+}
+
+// Of a call. Nine letters and digits: what the strictest templates take.
+std::string call_id(const std::string& answer, size_t sequence, int index) {
+  constexpr std::string_view kLetters =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const std::string named = fmt::format("{} {} {}", answer, sequence, index);
+  const Digest digest = sha256(std::as_bytes(std::span(named)));
+  std::string id;
+  for (size_t i = 0; i < 9; ++i) {
+    id += kLetters[static_cast<uint8_t>(digest[i]) % kLetters.size()];
+  }
+  return id;
+}
+
+// One after the other, as one.
+void append(ChatDelta& to, ChatDelta more) {
+  to.reasoning += more.reasoning;
+  to.content += more.content;
+  for (CallDelta& call : more.calls) {
+    if (!to.calls.empty() && to.calls.back().index == call.index) {
+      to.calls.back().arguments += call.arguments;
+    } else {
+      to.calls.push_back(std::move(call));
+    }
+  }
+}
+
+Json call_json(const CallDelta& call, bool stream) {
+  Json json = Json::object();
+  if (stream) json["index"] = call.index;
+  Json function = Json::object();
+  if (!call.name.empty()) {
+    json["id"] = call.id;
+    json["type"] = "function";
+    function["name"] = call.name;
+  }
+  function["arguments"] = call.arguments;
+  json["function"] = std::move(function);
+  return json;
 }
 
 size_t count_characters(const std::string& text) {
@@ -104,10 +151,15 @@ Json settings_json(const Request& request, const sample::Parameters& p, int64_t 
 Reply::Reply(std::shared_ptr<const Job> job, text::Tokenizer tokenizer, ReplyContext context)
     : job_(std::move(job)), tokenizer_(std::move(tokenizer)), context_(std::move(context)) {
   written_.resize(static_cast<size_t>(job_->sequences()));
-  if (!job_->request.model.empty()) context_.model = job_->request.model;
   const bool chat = job_->request.surface == Surface::oai_chat;
   id_ = fmt::format("{}-{:08x}{:08x}", chat ? "chatcmpl" : "cmpl",
                     static_cast<uint32_t>(context_.created), static_cast<uint32_t>(job_->id));
+  if (!chat) return;
+  for (size_t i = 0; i < written_.size(); ++i) {
+    written_[i].output =
+        std::make_unique<ChatOutput>(job_->prepared.output, !job_->request.stream,
+                                     [id = id_, i](int index) { return call_id(id, i, index); });
+  }
 }
 
 int64_t Reply::prompt_tokens() const {
@@ -173,7 +225,31 @@ Json Reply::legacy_logprobs(const std::vector<TokenProbability>& list, size_t of
 }
 
 const char* Reply::finish_reason(const Event& event) const {
-  return event.stop == StopKind::limit ? "length" : "stop";
+  if (event.stop == StopKind::limit) return "length";
+  const Written& written = written_[static_cast<size_t>(event.sequence)];
+  return written.output && written.output->called() ? "tool_calls" : "stop";
+}
+
+// Who proposed each token of the event.
+void Reply::add_origins(Json& object, const Event& event) const {
+  if (!job_->request.token_origins || event.ids.empty()) return;
+  const std::vector<int32_t>& marks = job_->prepared.marks;
+  Json tokens = Json::array(), drafts = Json::array();
+  size_t at = 0;
+  for (const StepDraft& step : event.steps) {
+    drafts.push_back({step.drafted, step.accepted});
+    for (int64_t i = 0; i < step.tokens && at < event.ids.size(); ++i, ++at) {
+      const int32_t id = event.ids[at];
+      const bool mark = std::find(marks.begin(), marks.end(), id) != marks.end();
+      const char* origin = i < step.accepted                                    ? "accepted"
+                           : i == step.accepted && step.drafted > step.accepted ? "corrected"
+                                                                                : "plain";
+      tokens.push_back(
+          {{"id", id}, {"piece", piece_json(tokenizer_.piece(id, mark))}, {"origin", origin}});
+    }
+  }
+  object["lockstep"]["tokens"] = std::move(tokens);
+  object["lockstep"]["drafts"] = std::move(drafts);
 }
 
 Json Reply::envelope(const char* object) const {
@@ -188,6 +264,15 @@ Json Reply::envelope(const char* object) const {
 void Reply::finish_choice(Json& object, const Event& event) const {
   object["timings"] = timings_json(event.timings);
   if (event.result) object["lockstep"] = decode::to_json(*event.result);
+  add_origins(object, event);
+}
+
+Json Reply::progress(Json object, const Event& event) const {
+  object["prompt_progress"] = {{"total", event.prompt_tokens},
+                               {"cache", event.timings.cache_n},
+                               {"processed", event.prompt_done},
+                               {"time_ms", event.prompt_elapsed_ms}};
+  return object;
 }
 
 Json Reply::completion_object(const Event& event, bool last) const {
@@ -208,6 +293,7 @@ Json Reply::completion_object(const Event& event, bool last) const {
   if (request.logprobs) object["completion_probabilities"] = probabilities(event.probabilities);
   if (!last) {
     if (request.timings_per_token) object["timings"] = timings_json(event.timings);
+    add_origins(object, event);
     return object;
   }
   const auto& prompt = job_->prepared.prompts[index / static_cast<size_t>(request.n)];
@@ -223,19 +309,36 @@ Json Reply::completion_object(const Event& event, bool last) const {
   return object;
 }
 
-Json Reply::chat_chunk(const Event& event, bool first, bool last) const {
-  Json delta = Json::object();
-  if (first) delta["role"] = "assistant";
-  if (!event.text.empty() || (!last && !first)) delta["content"] = event.text;
-  Json choice = {{"index", event.sequence},
-                 {"delta", delta},
-                 {"finish_reason", last ? Json(finish_reason(event)) : Json()}};
+Json Reply::chat_chunk(const Event& event, const ChatDelta& delta) const {
+  Json said = Json::object();
+  if (!delta.reasoning.empty()) said["reasoning_content"] = delta.reasoning;
+  if (!delta.content.empty() || delta.empty()) said["content"] = delta.content;
+  for (const CallDelta& call : delta.calls) said["tool_calls"].push_back(call_json(call, true));
+  Json choice = {{"index", event.sequence}, {"delta", said}, {"finish_reason", Json()}};
   if (!event.probabilities.empty()) {
     choice["logprobs"] = {{"content", probabilities(event.probabilities)}};
   }
   Json object = envelope("chat.completion.chunk");
   object["choices"] = Json::array({choice});
   return object;
+}
+
+Json Reply::chat_end(const Event& event) const {
+  Json object = envelope("chat.completion.chunk");
+  object["choices"] = Json::array({{{"index", event.sequence},
+                                    {"delta", Json::object()},
+                                    {"finish_reason", finish_reason(event)}}});
+  return object;
+}
+
+Json Reply::chat_message(const ChatDelta& answer) const {
+  Json message = {{"role", "assistant"}, {"content", answer.content}};
+  if (answer.content.empty() && !answer.calls.empty()) message["content"] = nullptr;
+  if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  for (const CallDelta& call : answer.calls) {
+    message["tool_calls"].push_back(call_json(call, false));
+  }
+  return message;
 }
 
 Json Reply::text_chunk(const Event& event, size_t offset, bool last) const {
@@ -264,7 +367,45 @@ void Reply::collect(const Event& event) {
   if (event.kind == Event::Kind::end) {
     ++ended_;
     written.end = event;
+    if (written.output && !job_->request.stream) {
+      written.answer = written.output->push(written.text);
+      append(written.answer, written.output->finish());
+    }
   }
+}
+
+std::string Reply::stream_chat(const Event& event) {
+  Written& written = written_[static_cast<size_t>(event.sequence)];
+  const Request& request = job_->request;
+  const bool last = event.kind == Event::Kind::end;
+  std::string out;
+  if (!written.begun) {
+    written.begun = true;
+    Json object = chat_end(event);
+    object["choices"][0]["delta"] = {{"role", "assistant"}, {"content", nullptr}};
+    object["choices"][0]["finish_reason"] = nullptr;
+    out += server_sent(object);
+  }
+  if (event.kind == Event::Kind::progress) {
+    return out + server_sent(progress(chat_chunk(event, {}), event));
+  }
+  ChatDelta delta = written.output->push(event.text);
+  if (last) append(delta, written.output->finish());
+  // What an end still brings of the text goes into an object of its own: clients take the last one
+  // for its finish_reason.
+  if (!delta.empty() || !event.probabilities.empty() ||
+      (request.token_origins && !event.ids.empty())) {
+    Json object = chat_chunk(event, delta);
+    if (request.timings_per_token) object["timings"] = timings_json(event.timings);
+    add_origins(object, event);
+    out += server_sent(object);
+  }
+  if (!last) return out;
+  Event bare = event;
+  bare.ids.clear();
+  Json object = chat_end(bare);
+  finish_choice(object, bare);
+  return out + server_sent(object);
 }
 
 std::string Reply::stream(const Event& event) {
@@ -278,51 +419,35 @@ std::string Reply::stream(const Event& event) {
   std::string out;
   if (event.kind == Event::Kind::failed) {
     return server_sent(error_json(event.error)) + (oai ? "data: [DONE]\n\n" : "");
+  }
+  if (request.surface == Surface::oai_chat) {
+    out = stream_chat(event);
+  } else if (event.kind == Event::Kind::progress) {
+    Event nothing;
+    nothing.sequence = event.sequence;
+    nothing.slot = event.slot;
+    nothing.prompt_tokens = event.prompt_tokens;
+    nothing.timings = event.timings;
+    out = server_sent(progress(
+        oai ? text_chunk(nothing, offset, false) : completion_object(nothing, false), event));
+  } else if (!oai) {
+    out = server_sent(completion_object(event, last));
   } else {
-    const auto chunk = [&](const Event& of, bool first, bool is_last) {
-      return !oai                                   ? completion_object(of, is_last)
-             : request.surface == Surface::oai_chat ? chat_chunk(of, first, is_last)
-                                                    : text_chunk(of, offset, is_last);
-    };
-    const auto chat_begins = [&] {
-      if (written.begun || request.surface != Surface::oai_chat) return;
-      written.begun = true;
-      Event nothing;
-      nothing.sequence = event.sequence;
-      out += server_sent(chunk(nothing, true, false));
-    };
-    chat_begins();
-    if (event.kind == Event::Kind::progress) {
-      Event nothing;
-      nothing.sequence = event.sequence;
-      nothing.slot = event.slot;
-      nothing.prompt_tokens = event.prompt_tokens;
-      nothing.timings = event.timings;
-      Json object = chunk(nothing, false, false);
-      object["prompt_progress"] = {{"total", event.prompt_tokens},
-                                   {"cache", event.timings.cache_n},
-                                   {"processed", event.prompt_done},
-                                   {"time_ms", event.prompt_elapsed_ms}};
+    // As of chats.
+    if (!last || !event.text.empty() || !event.probabilities.empty()) {
+      Json object = text_chunk(event, offset, false);
+      if (request.timings_per_token) object["timings"] = timings_json(event.timings);
+      add_origins(object, event);
       out += server_sent(object);
-    } else if (!oai) {
-      out += server_sent(chunk(event, false, last));
-    } else {
-      // What an end still brings of the text goes into an object of its own: clients take the last
-      // one for its finish_reason.
-      if (!last || !event.text.empty() || !event.probabilities.empty()) {
-        Json object = chunk(event, false, false);
-        if (request.timings_per_token) object["timings"] = timings_json(event.timings);
-        out += server_sent(object);
-      }
-      if (last) {
-        Event bare = event;
-        bare.text.clear();
-        bare.probabilities.clear();
-        Json object = request.surface == Surface::oai_chat ? chat_chunk(bare, false, true)
-                                                           : text_chunk(bare, offset, true);
-        finish_choice(object, event);
-        out += server_sent(object);
-      }
+    }
+    if (last) {
+      Event bare = event;
+      if (!out.empty()) bare.ids.clear();
+      bare.text.clear();
+      bare.probabilities.clear();
+      Json object = text_chunk(bare, offset, true);
+      finish_choice(object, bare);
+      out += server_sent(object);
     }
   }
   if (complete() && oai) {
@@ -353,7 +478,7 @@ std::string Reply::body() const {
     const Written& written = written_[i];
     Json choice = {{"index", i}};
     if (chat) {
-      choice["message"] = {{"role", "assistant"}, {"content", written.text}};
+      choice["message"] = chat_message(written.answer);
       choice["logprobs"] = Json();
       if (request.logprobs) {
         choice["logprobs"] = {{"content", probabilities(written.end.probabilities)}};

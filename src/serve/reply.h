@@ -2,10 +2,12 @@
 // docs/server.md lists the fields.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "serve/chat_output.h"
 #include "serve/scheduler.h"
 
 namespace lockstep::serve {
@@ -17,7 +19,7 @@ Json settings_json(const Request& request, const sample::Parameters& sampling, i
 
 // What a reply is made from, beside the events.
 struct ReplyContext {
-  std::string model;        // that the server calls its model, where the request does not
+  std::string model;        // that the server calls its model
   std::string fingerprint;  // name and version
   int64_t created = 0;      // seconds since 1970
   int64_t context = 0;      // of one request
@@ -45,16 +47,23 @@ class Reply {
     int64_t generated = 0, cached = 0;
     size_t characters = 0;  // text_offset of OpenAI's logprobs
     bool begun = false;
+    std::unique_ptr<ChatOutput> output;  // of a chat
+    ChatDelta answer;                    // of a chat that does not stream, once it has ended
     Event end;
   };
   Json completion_object(const Event& event, bool last) const;
-  Json chat_chunk(const Event& event, bool first, bool last) const;
+  Json chat_chunk(const Event& event, const ChatDelta& delta) const;
+  Json chat_end(const Event& event) const;
+  Json chat_message(const ChatDelta& answer) const;
+  std::string stream_chat(const Event& event);
   Json text_chunk(const Event& event, size_t offset, bool last) const;
   Json envelope(const char* object) const;
   Json usage() const;
   Json probabilities(const std::vector<TokenProbability>& list) const;
   Json legacy_logprobs(const std::vector<TokenProbability>& list, size_t offset) const;
   void finish_choice(Json& object, const Event& event) const;
+  void add_origins(Json& object, const Event& event) const;
+  Json progress(Json object, const Event& event) const;
   const char* finish_reason(const Event& event) const;
   int64_t prompt_tokens() const;
 

@@ -59,7 +59,7 @@ bool no_word(const Json&) {
 constexpr const char* kLawSamplers =
     "the samplers are penalties, top_k, top_p, min_p and temperature";
 constexpr const char* kNoConstraint = "constrained output is not there yet";
-constexpr const char* kNoTools = "tools are not there yet";
+constexpr const char* kNoFunctions = "use tools";
 
 constexpr Unsupported kEverywhere[] = {
     {"dynatemp_range", zero, "the temperature is fixed"},
@@ -91,17 +91,18 @@ constexpr Unsupported kOaiCompletion[] = {
     {"best_of", one, "every choice is returned; use n"},
 };
 constexpr Unsupported kChat[] = {
-    {"tools", empty, kNoTools},
-    {"functions", empty, kNoTools},
-    {"function_call", [](const Json& v) { return v == "none" || v == "auto"; }, kNoTools},
-    {"tool_choice", [](const Json& v) { return v == "none" || v == "auto"; }, kNoTools},
+    {"functions", empty, kNoFunctions},
+    {"function_call", [](const Json& v) { return v == "none" || v == "auto"; }, kNoFunctions},
+    {"tool_choice", [](const Json& v) { return v == "none" || v == "auto"; },
+     "whether a tool is called is the model's choice here; use \"auto\" or \"none\""},
     {"modalities", [](const Json& v) { return v == Json::array({"text"}); },
      "only text is written here"},
     {"audio", no_word, "only text is written here"},
     {"prediction", no_word, "drafts come from the server's own sources"},
     {"reasoning_effort", no_word, "set the template's variables with chat_template_kwargs"},
-    {"reasoning_format", [](const Json& v) { return v == "none" || v == "auto"; },
-     "thinking is left in the content"},
+    {"reasoning_format",
+     [](const Json& v) { return v == "none" || v == "auto" || v == "deepseek"; },
+     "use \"none\", \"deepseek\" or \"auto\""},
     {"web_search_options", no_word, "nothing is searched"},
     {"continue_final_message", off, "use /completion with the text of /apply-template"},
 };
@@ -316,7 +317,8 @@ void parse_output(const Fields& fields, Request& request) {
   request.return_tokens = fields.boolean("return_tokens").value_or(false);
   request.timings_per_token = fields.boolean("timings_per_token").value_or(false);
   request.return_progress = fields.boolean("return_progress").value_or(false);
-  request.model = fields.text("model").value_or("");
+  fields.text("model");  // there is one, whatever it is called
+  request.token_origins = fields.boolean("token_origins").value_or(false);
 
   const auto list = [&](const char* name) {
     const auto top = fields.integer(name, 0, kMaxTop);
@@ -343,8 +345,20 @@ void parse_output(const Fields& fields, Request& request) {
   }
 }
 
+// llama-server's object around a prompt's text, which may bring images where there are any.
+std::string parse_prompt_object(const Json& value, const std::string& where) {
+  const Fields fields(value, where + ".");
+  if (const Json* data = fields.find("multimodal_data"); data != nullptr && !empty(*data)) {
+    fields.refuse("multimodal_data", "only text is read here");
+  }
+  const auto text = fields.text("prompt_string");
+  if (!text) fields.refuse("prompt_string", "it is missing");
+  return *text;
+}
+
 Prompt parse_prompt(const Json& value, const std::string& where) {
   if (value.is_string()) return {value.get<std::string>()};
+  if (value.is_object()) return {parse_prompt_object(value, where)};
   if (!value.is_array()) {
     refuse_field(where, fmt::format("{} is neither text nor a list of token ids", quote(value)));
   }
@@ -380,6 +394,60 @@ Json message_content(const Json& content, const std::string& where) {
     text += *piece;
   }
   return text;
+}
+
+// The calls of an assistant's message. Templates are written for arguments that are objects, and
+// clients send the text that they were given.
+void parse_calls(Json& calls, const std::string& where) {
+  if (!calls.is_array()) refuse_field(where, fmt::format("{} is not a list", quote(calls)));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string at = element(where, i);
+    if (!calls[i].is_object()) refuse_field(at, "not an object");
+    const Fields call(calls[i], at + ".");
+    const Json* function = call.find("function");
+    if (function == nullptr) call.refuse("function", "it is missing");
+    if (!function->is_object()) call.refuse("function", "not an object");
+    const Fields called(*function, at + ".function.");
+    if (!called.text("name")) called.refuse("name", "it is missing");
+    const Json* arguments = called.find("arguments");
+    if (arguments == nullptr || arguments->is_object()) continue;
+    const auto text = called.text("arguments");
+    try {
+      calls[i]["function"]["arguments"] = parse_body(*text);
+    } catch (const RequestError&) {
+      // A model's own mistake, which the next answer is to mend: the template gets the text.
+    }
+  }
+}
+
+Json parse_tools(const Fields& fields) {
+  Json tools = Json::array();
+  const Json* given = fields.find("tools");
+  if (given == nullptr) return tools;
+  if (!given->is_array()) fields.refuse("tools", fmt::format("{} is not a list", quote(*given)));
+  if (given->size() > kMaxTools) {
+    fields.refuse("tools", fmt::format("{} tools; give at most {}", given->size(), kMaxTools));
+  }
+  for (size_t i = 0; i < given->size(); ++i) {
+    const std::string at = element("tools", i);
+    if (!(*given)[i].is_object()) refuse_field(at, "not an object");
+    const Fields tool((*given)[i], at + ".");
+    if (const std::string type = tool.text("type").value_or("function"); type != "function") {
+      tool.refuse("type", fmt::format("\"{}\" is not supported; only functions are called here",
+                                      shorten(type)));
+    }
+    const Json* function = tool.find("function");
+    if (function == nullptr) tool.refuse("function", "it is missing");
+    if (!function->is_object()) tool.refuse("function", "not an object");
+    const Fields of(*function, at + ".function.");
+    if (of.text("name").value_or("").empty()) of.refuse("name", "it is missing");
+    of.text("description");
+    if (const Json* parameters = of.find("parameters"); parameters && !parameters->is_object()) {
+      of.refuse("parameters", "not an object");
+    }
+    tools.push_back((*given)[i]);
+  }
+  return tools;
 }
 
 }  // namespace
@@ -428,10 +496,13 @@ Json parse_messages(const Json& body) {
     const auto role = of.text("role");
     if (!role) of.refuse("role", "it is missing");
     if (role->empty()) of.refuse("role", "it is empty");
-    if (of.has("tool_calls") && !empty(message["tool_calls"])) {
-      of.refuse("tool_calls", "tools are not there yet");
+    const bool calls = of.has("tool_calls") && !empty(message["tool_calls"]);
+    if (calls) parse_calls(message["tool_calls"], where + ".tool_calls");
+    if (!of.has("content")) {
+      if (!calls) of.refuse("content", "it is missing");
+      // Templates add it to other text.
+      message["content"] = "";
     }
-    if (!of.has("content")) of.refuse("content", "it is missing");
     message["content"] = message_content(message["content"], where + ".content");
     messages.push_back(std::move(message));
   }
@@ -446,6 +517,7 @@ Request parse_request(Surface surface, std::string_view body, const RequestDefau
   request.sampling = defaults.sampling;
   request.seed_given = defaults.seed_given;
   request.max_tokens = defaults.max_tokens;
+  request.reasoning = defaults.reasoning;
 
   refuse_unsupported(fields, kEverywhere);
   if (surface == Surface::oai_chat) {
@@ -464,6 +536,12 @@ Request parse_request(Surface surface, std::string_view body, const RequestDefau
   if (surface == Surface::oai_chat) {
     request.messages = parse_messages(json);
     request.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+    request.tools = parse_tools(fields);
+    if (fields.text("tool_choice").value_or("auto") == "none") request.tools.clear();
+    request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+    if (const auto format = fields.text("reasoning_format")) {
+      request.reasoning = *format == "none" ? ReasoningFormat::none : ReasoningFormat::apart;
+    }
     if (const Json* extra = fields.find("chat_template_kwargs")) {
       if (!extra->is_object()) fields.refuse("chat_template_kwargs", "not an object");
       request.template_variables = *extra;

@@ -15,6 +15,9 @@
 
 namespace lockstep::serve {
 
+// What becomes of a model's thoughts: left in the content, or apart as reasoning_content.
+enum class ReasoningFormat : uint8_t { none, apart };
+
 enum class Surface : uint8_t {
   completion,      // llama-server's /completion
   oai_completion,  // /v1/completions
@@ -28,14 +31,17 @@ using Prompt = std::vector<PromptPart>;
 inline constexpr int64_t kMaxSequences = 64;  // prompts times n, of one request
 inline constexpr int64_t kMaxTop = 256;       // probabilities of a token
 inline constexpr size_t kMaxStops = 256;
+inline constexpr size_t kMaxTools = 1024;
 
 struct Request {
   Surface surface = Surface::completion;
-  std::string model;                         // as the client calls it; echoed
   std::vector<Prompt> prompts;               // of a chat: none, the messages make it
   Json messages = Json::array();             // of a chat
   Json template_variables = Json::object();  // further variables of the chat template
   bool add_generation_prompt = true;
+  Json tools = Json::array();       // of a chat, those that may be called
+  bool parallel_tool_calls = true;  // false: one call at most is read from an answer
+  ReasoningFormat reasoning = ReasoningFormat::apart;
 
   int64_t n = 1;
   int64_t max_tokens = -1;  // -1: to the context's end
@@ -55,6 +61,7 @@ struct Request {
   bool return_tokens = false;
   bool timings_per_token = false;
   bool return_progress = false;
+  bool token_origins = false;  // tell of each token who proposed it
 };
 
 // What holds where a request says nothing.
@@ -62,6 +69,7 @@ struct RequestDefaults {
   sample::Parameters sampling;
   bool seed_given = false;
   int64_t max_tokens = -1;
+  ReasoningFormat reasoning = ReasoningFormat::apart;
 };
 
 // Throws RequestError(400) naming the field: wrong types, values out of range, and every known
@@ -69,7 +77,7 @@ struct RequestDefaults {
 Request parse_request(Surface surface, std::string_view body, const RequestDefaults& defaults);
 
 // Messages as the chat template gets them: checked, and content that is a list of text parts
-// joined.
+// joined, and arguments of calls that are the text of a JSON object that object.
 Json parse_messages(const Json& body);
 
 // A list of token ids.

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "kernels/backend.h"
 #include "model/model.h"
 #include "serve/error.h"
+#include "serve/histogram.h"
 #include "serve/prepare.h"
 #include "serve/request.h"
 #include "text/tokenizer.h"
@@ -33,6 +36,13 @@ struct Timings {
   int64_t first_n = 0;      // of these, tokens of the first step
   double predicted_ms = 0;  // from the first step to the last
   int64_t draft_n = 0, draft_n_accepted = 0;
+};
+
+// Of a step's tokens the first `accepted` were drafted; of a draft with more than that, the next
+// one stands where a drafted token was wrong.
+struct StepDraft {
+  int64_t tokens = 0;
+  int drafted = 0, accepted = 0;
 };
 
 struct TokenProbability {
@@ -54,6 +64,7 @@ struct Event {
   std::string text = {};
   std::vector<int32_t> ids = {};
   std::vector<TokenProbability> probabilities = {};
+  std::vector<StepDraft> steps = {};  // that ids came from
   Timings timings = {};
   int64_t prompt_tokens = 0;
   int64_t prompt_done = 0;  // progress: of the prompt's tokens
@@ -73,6 +84,7 @@ struct Job {
   bool sent(int64_t weight);
 
   uint64_t id = 0;  // as in the log
+  std::chrono::steady_clock::time_point arrived = std::chrono::steady_clock::now();
   Request request;
   Prepared prepared;
   // Called by the scheduler's thread; must not block.
@@ -117,6 +129,9 @@ struct SlotStatus {
 
 // Of finished sequences, but for what says otherwise.
 struct Counters {
+  struct Source {
+    int64_t drafted = 0, accepted = 0;
+  };
   int64_t prompt_tokens = 0, cached_tokens = 0;
   double prompt_seconds = 0;
   int64_t generated_tokens = 0;
@@ -126,6 +141,10 @@ struct Counters {
   int64_t longest = 0;                       // tokens that a slot remembered at most
   int64_t drafted = 0, accepted = 0, drafts = 0;
   std::vector<int64_t> accepted_at;
+  std::map<std::string, Source> sources;  // who drafted
+  // Of all sequences: from a request's arrival to a sequence's first tokens, and from there from
+  // token to token; a step that brings several shares its time among them.
+  Histogram first_token, between_tokens;
   int64_t finished = 0, cancelled = 0, failed = 0;
 };
 

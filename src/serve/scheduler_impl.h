@@ -64,6 +64,7 @@ struct Scheduler::Impl {
     uint64_t used = 0;                 // order of admission
     Clock::time_point admitted;
     std::optional<Clock::time_point> paused_since;
+    std::optional<Clock::time_point> last_tokens;
     // Of the running sequence:
     text::Utf8Stream characters;
     text::StopStrings stops;
@@ -86,6 +87,7 @@ struct Scheduler::Impl {
   void start(Slot& slot, Sequence sequence, decode::Reuse reuse);
   void pass();
   void handle(Slot& slot, const decode::BatchStep& step);
+  void observe(Slot& slot, int64_t tokens);
   Event make_event(Slot& slot, Event::Kind kind);
   static void deliver(Job& job, Event event);
   void finish(Slot& slot);

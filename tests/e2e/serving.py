@@ -26,12 +26,14 @@ class Server:
         self.port = None
         for line in self.process.stderr:
             self.log.append(line.rstrip("\n"))
-            found = re.search(r"listening on http://[^ ]*:(\d+)$", line)
+            found = re.search(r"listening on https?://[^ ]*:(\d+)(\"|$)", line)
             if found:
                 self.port = int(found[1])
                 break
         if self.port is None:
             self.process.wait()
+            self.process.stdout.close()
+            self.process.stderr.close()
             raise RuntimeError(f"exit {self.process.returncode}: {self.log}")
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

@@ -52,8 +52,9 @@ TEST(ServerDocs, EveryRouteIsThereAndNoOther) {
 TEST(ServerDocs, EveryFieldThatIsReadIsThere) {
   const std::string docs = read("docs/server.md");
   const std::string code = read("src/serve/request.cc") + read("src/serve/app.cc");
-  std::set<std::string> fields = all(
-      code, "\\b(?:fields|part|of)\\.(?:find|has|boolean|integer|number|text)\\(\\s*\"([a-z_]+)\"");
+  std::set<std::string> fields = all(code,
+                                     "\\b(?:fields|part|of|tool|call|called)\\.(?:find|has|boolean|"
+                                     "integer|number|text)\\(\\s*\"([a-z_]+)\"");
   const std::set<std::string> refused = all(code,
                                             "\\{\"([a-z_]+)\", (?:zero|one|at_least_one|off|"
                                             "empty|no_word|negative|not_positive|\\[\\])");
@@ -71,7 +72,10 @@ TEST(ServerDocs, EveryMetricIsThere) {
   const std::string docs = read("docs/server.md");
   Status status;
   status.counters.accepted_at = {1};
-  const std::string text = metrics_text(status, {});
+  status.counters.sources["suffix"] = {};
+  HttpServer::Status http;
+  http.errors["a"] = 1;
+  const std::string text = metrics_text(status, http);
   const std::set<std::string> names = all(text, "# TYPE ([a-z_:]+) ");
   EXPECT_GT(names.size(), 20u);
   for (const std::string& name : names) {

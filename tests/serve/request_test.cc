@@ -92,7 +92,11 @@ TEST(Request, PromptsOfEveryForm) {
   EXPECT_EQ(parse(kNative, R"({"prompt": [[1, 2], "b", ["x", 4]]})").prompts.size(), 3u);
   EXPECT_EQ(refused(kNative, "{}"), "prompt");
   EXPECT_EQ(refused(kNative, R"({"prompt": null})"), "prompt");
-  EXPECT_EQ(refused(kNative, R"({"prompt": {}})"), "prompt");
+  EXPECT_EQ(refused(kNative, R"({"prompt": {}})"), "prompt.prompt_string");
+  EXPECT_EQ(parse(kNative, R"({"prompt": [[1], {"prompt_string": "b"}]})").prompts.at(1),
+            Prompt{"b"});
+  EXPECT_EQ(refused(kNative, R"({"prompt": {"prompt_string": "b", "multimodal_data": "x"}})"),
+            "prompt.multimodal_data");
   EXPECT_EQ(refused(kNative, R"({"prompt": [1, -2]})"), "prompt[1]");
   EXPECT_EQ(refused(kNative, R"({"prompt": [1, 99999999999999999999]})"), "prompt[1]");
   EXPECT_EQ(refused(kNative, R"({"prompt": [1, 1.5]})"), "prompt[1]");
@@ -220,11 +224,59 @@ TEST(Request, Chats) {
   EXPECT_EQ(refused(kChat, chat(R"([{"role": "user", "content": [{"type": "image_url"}]}])")),
             "messages[0].content[0].type");
   const std::string hi = R"([{"role": "user", "content": "hi"}])";
-  EXPECT_EQ(refused(kChat, chat(hi, R"(, "tools": [{"type": "function"}])")), "tools");
+  EXPECT_EQ(refused(kChat, chat(hi, R"(, "tools": 5)")), "tools");
+  EXPECT_EQ(refused(kChat, chat(hi, R"(, "tools": [5])")), "tools[0]");
+  EXPECT_EQ(refused(kChat, chat(hi, R"(, "tools": [{"type": "web_search"}])")), "tools[0].type");
+  EXPECT_EQ(refused(kChat, chat(hi, R"(, "tools": [{"type": "function"}])")), "tools[0].function");
+  EXPECT_EQ(refused(kChat, chat(hi, R"(, "tools": [{"function": {}}])")), "tools[0].function.name");
+  EXPECT_EQ(
+      refused(kChat, chat(hi, R"(, "tools": [{"function": {"name": "f", "parameters": 5}}])")),
+      "tools[0].function.parameters");
+  const std::string tool = R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+  EXPECT_EQ(parse(kChat, chat(hi, tool)).tools.size(), 1u);
+  EXPECT_TRUE(parse(kChat, chat(hi, tool)).parallel_tool_calls);
+  EXPECT_FALSE(
+      parse(kChat, chat(hi, tool + R"(, "parallel_tool_calls": false)")).parallel_tool_calls);
+  EXPECT_TRUE(parse(kChat, chat(hi, tool + R"(, "tool_choice": "none")")).tools.empty());
+  EXPECT_EQ(refused(kChat, chat(hi, tool + R"(, "tool_choice": {"type": "function"})")),
+            "tool_choice");
+  EXPECT_EQ(parse(kChat, chat(hi)).reasoning, ReasoningFormat::apart);
+  EXPECT_EQ(parse(kChat, chat(hi, R"(, "reasoning_format": "none")")).reasoning,
+            ReasoningFormat::none);
+  EXPECT_EQ(refused(kChat, chat(hi, R"(, "reasoning_format": "deepseek-legacy")")),
+            "reasoning_format");
   EXPECT_EQ(refused(kChat, chat(hi, R"(, "tool_choice": "required")")), "tool_choice");
   EXPECT_EQ(refused(kChat, chat(hi, R"(, "tool_choice": "auto")")), "accepted");
   EXPECT_EQ(refused(kChat, chat(hi, R"(, "top_logprobs": 2)")), "top_logprobs");
   EXPECT_EQ(refused(kChat, chat(hi, R"(, "reasoning_effort": "high")")), "reasoning_effort");
+}
+
+TEST(Request, CallsInMessages) {
+  const auto chat = [](const std::string& calls, const std::string& more = "") {
+    return R"({"messages": [{"role": "assistant", "tool_calls": )" + calls + more + "}]}";
+  };
+  const auto call = [&](const std::string& function) {
+    return chat(R"([{"id": "x", "type": "function", "function": )" + function + "}]");
+  };
+  const auto arguments = [&](const std::string& function) {
+    return parse(kChat, call(function)).messages[0]["tool_calls"][0]["function"]["arguments"];
+  };
+  // The text that clients send back is the object that templates want; what is none stays text.
+  EXPECT_EQ(arguments(R"({"name": "f", "arguments": "{\"b\": 1, \"a\": \"é\"}"})").dump(),
+            R"({"b":1,"a":"é"})");
+  EXPECT_EQ(arguments(R"({"name": "f", "arguments": {"a": 1}})").dump(), R"({"a":1})");
+  EXPECT_EQ(arguments(R"({"name": "f", "arguments": "{\"a\": "})"), "{\"a\": ");
+  const std::string deep(1000, '[');
+  EXPECT_EQ(arguments(R"({"name": "f", "arguments": "{\"a\": )" + deep + R"("})"),
+            "{\"a\": " + deep);
+  EXPECT_EQ(parse(kChat, call(R"({"name": "f"})")).messages[0]["content"], "");
+  EXPECT_EQ(refused(kChat, chat("5")), "messages[0].tool_calls");
+  EXPECT_EQ(refused(kChat, chat("[5]")), "messages[0].tool_calls[0]");
+  EXPECT_EQ(refused(kChat, chat("[{}]")), "messages[0].tool_calls[0].function");
+  EXPECT_EQ(refused(kChat, call("{}")), "messages[0].tool_calls[0].function.name");
+  EXPECT_EQ(refused(kChat, call(R"({"name": "f", "arguments": 5})")),
+            "messages[0].tool_calls[0].function.arguments");
+  EXPECT_EQ(refused(kChat, chat("[]")), "messages[0].content");
 }
 
 TEST(Request, BodiesThatAreNoJsonObjects) {
