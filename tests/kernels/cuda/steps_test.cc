@@ -93,8 +93,11 @@ TEST(CudaSteps, WhatIsReadLaterIsKept) {
   ASSERT_NE(norm, nullptr);
   const auto* linear = std::get_if<op::Linear>(&graph.ops[2].args);
   ASSERT_NE(linear, nullptr);
-  graph.ops.insert(graph.ops.begin() + 3,
-                   Op{op::Add{linear->outs[0].out, norm->out, linear->outs[0].out}, 0, "reader"});
+  Op reader;
+  reader.args.emplace<op::Add>(linear->outs[0].out, norm->out, linear->outs[0].out);
+  reader.layer = 0;
+  reader.name = "reader";
+  graph.ops.insert(graph.ops.begin() + 3, reader);
   const auto steps = steps_of(graph);
   const auto* chain = std::get_if<step::RowChain>(&steps.front());
   ASSERT_NE(chain, nullptr);
