@@ -311,8 +311,12 @@ struct UnitCursor {
   }
 };
 
+// One kernel has no room for its registers in half a multiprocessor.
 template <Format kFormat, int kEights>
-__global__ void __launch_bounds__(kProductThreads, kBlocksTogether)
+constexpr int kResident = kFormat == Format::iq4_xs&& kEights == 2 ? 1 : kBlocksTogether;
+
+template <Format kFormat, int kEights>
+__global__ void __launch_bounds__(kProductThreads, kResident<kFormat, kEights>)
     products_kernel(ProductsArgs args) {
   using Own = Unit<kFormat>;
   using Shared = ProductShared<kFormat, kEights>;
