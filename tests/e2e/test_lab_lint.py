@@ -180,7 +180,7 @@ class Lint(CliTest):
 
     def test_a_control(self):
         (row,) = self.lint(self.folder / "draft.json", "--control", self.folder / "plain.json")
-        self.expect(row, V4=("fails", "not declared: draft.source"))
+        self.expect(row, V4=("fails", "not declared: effective.draft.source"))
         # The same against itself, and as if another binary had run.
         (row,) = self.lint(self.folder / "plain.json", "--control", self.folder / "plain.json")
         self.expect(row, V4=("holds", "complete"))

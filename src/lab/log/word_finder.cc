@@ -13,7 +13,9 @@ WordFinder::WordFinder(std::span<const std::string_view> words) {
   };
   add_state();
   for (size_t w = 0; w < words.size(); ++w) {
-    if (words[w].empty()) throw std::logic_error("an empty word to find");
+    if (words[w].size() < 2) throw std::logic_error("a word of one byte to find");
+    const size_t pair = pair_of(words[w][0], words[w][1]);
+    pairs_[pair / 64] |= uint64_t{1} << (pair % 64);
     uint16_t state = 0;
     for (const char c : words[w]) {
       const size_t at = size_t{state} * 256 + static_cast<uint8_t>(c);

@@ -253,6 +253,11 @@ Trace read_trace_text(std::string_view name, std::string_view text, std::optiona
 }
 
 Trace read_trace(const std::filesystem::path& file, std::optional<int64_t> rows) {
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored)) {
+    throw Error(ExitCode::bad_file, fmt::format("{}: a directory or a device; give a trace file",
+                                                shorten(file.string())));
+  }
   const MappedFile mapped(file);
   const auto bytes = mapped.bytes();
   return read_trace_text(file.string(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
