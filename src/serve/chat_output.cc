@@ -285,6 +285,8 @@ void ChatOutput::end_call() {
 void ChatOutput::break_call() {
   delta_.content += std::exchange(raw_, {});
   held_.clear();
+  // What was told of it keeps its number.
+  if (telling_) ++calls_;
   telling_ = false;
   state_ = State::content;
 }

@@ -225,6 +225,21 @@ TEST(ChatOutput, ACallThatBreaksInItsArguments) {
   }
 }
 
+TEST(ChatOutput, ACallAfterOneThatBroke) {
+  const std::string text = "[TOOL_CALLS]add{a }[TOOL_CALLS]weather{\"city\": \"Rome\"}";
+  const Answer streamed = same_however_cut(syntax(CallSyntax::mistral), false, text);
+  ASSERT_EQ(streamed.calls.size(), 2u);
+  EXPECT_EQ(streamed.calls[1].name, "weather");
+  EXPECT_EQ(streamed.calls[1].arguments, "{\"city\": \"Rome\"}");
+  EXPECT_NE(streamed.calls[0].id, streamed.calls[1].id);
+  EXPECT_FALSE(streamed.called);
+  const Answer whole = same_however_cut(syntax(CallSyntax::mistral), true, text);
+  ASSERT_EQ(whole.calls.size(), 1u);
+  EXPECT_EQ(whole.calls[0].name, "weather");
+  EXPECT_EQ(whole.content, "[TOOL_CALLS]add{a }");
+  EXPECT_TRUE(whole.called);
+}
+
 TEST(ChatOutput, ArgumentsAreToldWhileTheyCome) {
   ChatOutput output(syntax(CallSyntax::hermes), false, id_of);
   EXPECT_TRUE(output.push("<tool_call>{\"name\": \"add\", \"argum").empty());
