@@ -51,7 +51,7 @@ SchedulerOptions options(int parallel, int64_t pool = 8192) {
   o.context = std::min<int64_t>(pool, 4096);
   o.chunk = 32;
   o.queue = 1000;
-  o.engine = "test";
+  o.engine = {"test", ""};
   return o;
 }
 
