@@ -55,6 +55,8 @@ constexpr Shape kShapes[] = {
      Tokenizer::qwen},
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960, 0, true, RopeScaling::none,
      1e6, 4, Tokenizer::qwen},
+    {"qwen3-32b", "qwen3", 64, 5120, 64, 8, 128, 25600, 151936, 40960, 0, false, RopeScaling::none,
+     1e6, 4, Tokenizer::qwen},
 };
 
 // Architectures whose shapes are still to come, so that asking for one is answered by name.

@@ -63,6 +63,7 @@ TEST(SynthSpec, EveryShapeHasASize) {
   EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("llama-1.2b@f16"))), 2 * 1.50e9, 6e7);
   EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("qwen2-0.5b@f16"))), 2 * 0.494e9, 2e7);
   EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("qwen3-0.6b@f16"))), 2 * 0.596e9, 2e7);
+  EXPECT_NEAR(static_cast<double>(total_bytes(parse_synth("qwen3-32b@f16"))), 2 * 32.76e9, 7e8);
 }
 
 TEST(SynthSpec, Options) {
