@@ -120,7 +120,7 @@ class Exactness(cli.CliTest):
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
         def value(name):
             return float(values[name])
-        self.assertGreater(value("lockstep:prompt_tokens_cached_total"), 1000)
+        self.assertGreater(value("llamacpp:prompt_tokens_cached_total"), 1000)
         if drafts:  # of a depth that is fixed: where it is found out, plain decoding may win
             self.assertGreater(value("llamacpp:spec_decode_num_drafts_total"), 0)
         self.assertGreater(value("lockstep:answers_cancelled_total"), 0)
@@ -170,7 +170,7 @@ class BadInput(cli.CliTest):
         self.bad("/completion", {"prompt": [10**6]}, param="prompt")
         self.bad("/completion", {"prompt": []}, param="prompt")
         self.bad("/v1/chat/completions", {"messages": []}, param="messages")
-        self.bad("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": [{}]}, param="tools")
+        self.bad("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": [{}]}, param="tools[0].function")
         self.bad("/detokenize", {"tokens": ["a"]}, param="tokens[0]")
 
     def test_prompts_past_the_context(self):
