@@ -653,7 +653,12 @@ class ExchangeOf final : public Exchange {
     hand([](Connection& c) { c.end(); });
   }
   void on_disconnect(std::function<void()> gone) override {
-    hand([gone = std::move(gone)](Connection& c) mutable { c.on_disconnect(std::move(gone)); });
+    // Not posted: what this thread posts can come after what another one posts later, and the last
+    // that is given here has to stay.
+    asio::dispatch(connection_->io(),
+                   [connection = connection_, serial = serial_, gone = std::move(gone)]() mutable {
+                     if (connection->serial_ == serial) connection->on_disconnect(std::move(gone));
+                   });
   }
   void post(std::function<void()> act) override { asio::post(connection_->io(), std::move(act)); }
 

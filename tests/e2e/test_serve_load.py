@@ -3,6 +3,7 @@ clear one, and nothing else is disturbed."""
 import json
 import os
 import random
+import re
 import signal
 import socket
 import tempfile
@@ -218,6 +219,29 @@ class BadInput(cli.CliTest):
                 time.sleep(0.005)
             client.close()
             self.assertLess(self.server.wait_idle(), 10)
+
+    def test_nothing_is_kept_of_clients_that_go_away(self):
+        """In the middle of their answers, of which the next begin at once, on cores that are busy."""
+        with Server("-np", "8", "-t", "2", "--queue", "1000", "-c", "16384") as server:
+            def client(rounds):
+                for number in range(rounds):
+                    with server.open_stream("/completion", {"prompt": [20, 30, number + 40], "n_predict": 1900,
+                                                            "ignore_eos": True}) as stream:
+                        for _ in range(8):
+                            stream.recv(4096)
+            threads = [threading.Thread(target=client, args=(25,)) for _ in range(16)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+
+            def connections():
+                _, _, text = server.request("GET", "/metrics")
+                return int(re.search(rb"^lockstep:http_connections (\d+)", text, re.MULTILINE)[1])
+            deadline = time.monotonic() + 10
+            while (left := connections()) > 1 and time.monotonic() < deadline:
+                time.sleep(0.1)
+            self.assertLessEqual(left, 1)  # the one that asks
 
     def test_a_client_that_goes_away_in_the_middle_of_its_prompt(self):
         def value(server, name):
