@@ -14,7 +14,10 @@ constexpr const char* kRunning = "/proc/self/exe";
 
 std::string hash_of_running_binary() {
   try {
-    return to_hex(sha256(MappedFile(kRunning).bytes()));
+    const MappedFile binary(kRunning);
+    const std::string hash = to_hex(sha256(binary.bytes()));
+    release_mapped(binary.bytes());  // what runs has its own pages of it
+    return hash;
   } catch (const Error&) {
     return "";  // no /proc: results say null
   }

@@ -75,7 +75,8 @@ inline float plain_quantize_q4(const float* x, int* q, Q4Knobs knobs = {}) {
   const float r = 1.0f / used;
   for (int i = 0; i < 32; ++i) {
     const float y = knobs.reciprocal ? x[i] * r : x[i] / used;
-    q[i] = std::min(15, static_cast<int>(std::trunc(y + 8.5f)));
+    const float code = std::trunc(y + 8.5f);  // not finite where a control's scale is 0
+    q[i] = code < 15.0f ? static_cast<int>(std::max(code, 0.0f)) : 15;
   }
   return d;
 }
