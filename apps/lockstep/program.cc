@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/sha256.h"
@@ -15,9 +17,15 @@ constexpr const char* kRunning = "/proc/self/exe";
 std::string hash_of_running_binary() {
   try {
     const MappedFile binary(kRunning);
-    const std::string hash = to_hex(sha256(binary.bytes()));
-    release_mapped(binary.bytes());  // what runs has its own pages of it
-    return hash;
+    Sha256 hash;
+    constexpr size_t kPiece = size_t{1} << 20;  // held at once
+    for (auto rest = binary.bytes(); !rest.empty();) {
+      const auto piece = rest.first(std::min(kPiece, rest.size()));
+      hash.update(piece);
+      release_mapped(piece);
+      rest = rest.subspan(piece.size());
+    }
+    return to_hex(hash.finish());
   } catch (const Error&) {
     return "";  // no /proc: results say null
   }
