@@ -97,8 +97,8 @@ class Backend {
   // How fast the device reads its own memory now, in 1e9 bytes a second; 0: the memory is the CPU's
   // (base/memory_bandwidth.h measures it).
   virtual double read_gb_s() { return 0; }
-  // Memory for a pass's logits that a device writes by itself; null where any memory is as good. May
-  // outlive the backend.
+  // Memory for a pass's logits that a device writes by itself; null where any memory is as good.
+  // May outlive the backend.
   virtual std::shared_ptr<float[]> logits_memory(int64_t /*floats*/) { return nullptr; }
 };
 

@@ -181,7 +181,9 @@ TEST(SharedDepth, AllTogetherGetWhatTheBestDepthsGive) {
         const double token_ms = cases[c][0].token_ms;
         EXPECT_GT(early, token_ms > 1 ? 0.8 : 0.85)
             << machine.name << ", " << n << " streams, case " << c;
-        EXPECT_GT(late, token_ms > 1 ? 0.84 : token_ms > 0 ? 0.90 : 0.94)
+        EXPECT_GT(late, token_ms > 1   ? 0.84
+                        : token_ms > 0 ? 0.90
+                                       : 0.94)
             << machine.name << ", " << n << " streams, case " << c;
       }
     }

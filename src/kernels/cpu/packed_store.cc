@@ -44,8 +44,8 @@ std::shared_ptr<const PackedGraph> make(const Graph& graph, const Packing* packi
     const Weight& w = *matrix.weight;
     // Both forms of a large matrix at once would be twice its bytes: the file's pages are let go as
     // soon as they are packed.
-    const int64_t wave = std::max<int64_t>(kTilesAtOnce * team.size(),
-                                           kBytesHeldTwice / (16 * w.row_bytes));
+    const int64_t wave =
+        std::max<int64_t>(kTilesAtOnce * team.size(), kBytesHeldTwice / (16 * w.row_bytes));
     const int64_t tiles = tiles_of(w);
     for (int64_t from = 0; from < tiles; from += wave) {
       const int64_t to = std::min(tiles, from + wave);
@@ -56,8 +56,8 @@ std::shared_ptr<const PackedGraph> make(const Graph& graph, const Packing* packi
       });
       if (!w.mapped) continue;
       const int64_t first = from * 16, last = std::min(to * 16, w.n_out);
-      release_mapped({w.data + first * w.row_bytes,
-                      static_cast<size_t>((last - first) * w.row_bytes)});
+      release_mapped(
+          {w.data + first * w.row_bytes, static_cast<size_t>((last - first) * w.row_bytes)});
     }
   }
   for (const Op& op : graph.ops) {

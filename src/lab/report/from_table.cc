@@ -76,7 +76,8 @@ std::optional<Section> recipes_section(const noise::TableReport& report, const O
   }
   section.plot = std::move(plot);
   section.plot_caption =
-      "A bar is the interval, the mark in it the difference of means, the small dots are rows; numbers are those of "
+      "A bar is the interval, the mark in it the difference of means, the small dots are rows; "
+      "numbers are those of "
       "the table, and what all recipes share is not said again.";
   section.tables.push_back(std::move(table));
   return section;
