@@ -151,7 +151,9 @@ def first_ms(result):
 def rate_after_first(result):
     """Tokens a second, of those after the first event's."""
     span = result["times"][-1] - result["times"][0]
-    return (sum(result["counts"]) - result["counts"][0]) / span if span > 0 else float("nan")
+    if span <= 0:
+        raise Failure("every token came in one piece, so that no rate can be told: ask for more (-n)")
+    return (sum(result["counts"]) - result["counts"][0]) / span
 
 
 def total_rate(results):

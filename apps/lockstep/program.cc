@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/error.h"
-#include "base/mapped_file.h"
-#include "base/sha256.h"
+#include "base/mapped_hash.h"
 
 namespace lockstep::app {
 namespace {
@@ -18,13 +15,7 @@ std::string hash_of_running_binary() {
   try {
     const MappedFile binary(kRunning);
     Sha256 hash;
-    constexpr size_t kPiece = size_t{1} << 20;  // held at once
-    for (auto rest = binary.bytes(); !rest.empty();) {
-      const auto piece = rest.first(std::min(kPiece, rest.size()));
-      hash.update(piece);
-      release_mapped(piece);
-      rest = rest.subspan(piece.size());
-    }
+    update_mapped(hash, binary.bytes());
     return to_hex(hash.finish());
   } catch (const Error&) {
     return "";  // no /proc: results say null

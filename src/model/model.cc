@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/mapped_hash.h"
 #include "model/architecture.h"
 #include "model/binder.h"
 #include "model/key_reader.h"
@@ -127,13 +127,11 @@ const Digest& Model::file_sha256() const {
   const std::lock_guard lock(c.hashing);
   if (!c.digest) {
     Sha256 hash;
-    constexpr size_t kPiece = size_t{1} << 20;
-    for (std::span<const std::byte> part : c.binder.file().parts()) {
-      while (!part.empty()) {
-        const auto piece = part.first(std::min(kPiece, part.size()));
-        hash.update(piece);
-        if (c.binder.file().mapped()) release_mapped(piece);
-        part = part.subspan(piece.size());
+    for (const std::span<const std::byte> part : c.binder.file().parts()) {
+      if (c.binder.file().mapped()) {
+        update_mapped(hash, part);
+      } else {
+        hash.update(part);
       }
     }
     c.digest = hash.finish();

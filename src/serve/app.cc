@@ -206,6 +206,12 @@ class Answer : public std::enable_shared_from_this<Answer> {
   bool begun_ = false, over_ = false;
 };
 
+// Who asked, as the server's thread knows them; the worker makes the answer meanwhile.
+struct Client {
+  bool gone = false;
+  std::weak_ptr<Answer> answer;  // once there is one
+};
+
 Engine& engine_of(App& app) {
   return *app.impl().ready.load();
 }
@@ -481,8 +487,13 @@ void App::Impl::generate(Surface surface, const std::shared_ptr<Exchange>& excha
   if (!place) return exchange->fail(unavailable("the queue is full; try again"));
   const auto job = std::make_shared<Job>();
   job->id = exchange->request().id;
-  exchange->on_disconnect([job] { job->cancelled = true; });  // until there is an answer
-  boost::asio::post(worker, [this, surface, exchange, place, job, &e]() mutable {
+  const auto client = std::make_shared<Client>();
+  exchange->on_disconnect([job, client] {
+    job->cancelled = true;
+    client->gone = true;
+    if (const auto answer = client->answer.lock()) answer->client_gone();
+  });
+  boost::asio::post(worker, [this, surface, exchange, place, job, client, &e]() mutable {
     try {
       if (job->cancelled) return;
       job->request = parse_request(surface, exchange->request().body, e.defaults);
@@ -498,8 +509,9 @@ void App::Impl::generate(Surface surface, const std::shared_ptr<Exchange>& excha
                                    [this](const LogLine& line) { log(line); });
       // The scheduler drops the job when its sequences have ended, and with it the sink.
       job->sink = [answer](Event event) { answer->sink(std::move(event)); };
-      exchange->on_disconnect([weak = std::weak_ptr<Answer>(answer)] {
-        if (const auto still = weak.lock()) still->client_gone();
+      exchange->post([client, answer] {
+        client->answer = answer;
+        if (client->gone) answer->client_gone();
       });
       try {
         e.scheduler->submit(job);

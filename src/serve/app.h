@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "serve/http.h"
+#include "serve/http_access.h"
 #include "serve/log_line.h"
 #include "serve/reply.h"
 #include "serve/scheduler.h"

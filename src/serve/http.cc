@@ -17,7 +17,9 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "serve/http_access.h"
 #include "serve/reply.h"
+#include "serve/wire.h"
 
 namespace lockstep::serve {
 namespace {
@@ -54,91 +56,7 @@ size_t raise_file_limit() {
   return static_cast<size_t>(limit.rlim_cur);
 }
 
-// Whether a page comes from this machine.
-bool is_localhost(std::string_view origin) {
-  for (const std::string_view scheme : {"http://", "https://"}) {
-    if (!origin.starts_with(scheme)) continue;
-    for (const std::string_view host : {"localhost", "127.0.0.1", "[::1]"}) {
-      std::string_view rest = origin.substr(scheme.size());
-      if (!rest.starts_with(host)) continue;
-      rest.remove_prefix(host.size());
-      if (rest.empty()) return true;
-      if (rest.size() > 1 && rest.front() == ':' &&
-          rest.find_first_not_of("0123456789", 1) == std::string_view::npos) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-std::unique_ptr<ssl::context> make_tls(const HttpAccess& access) {
-  if (access.key_file.empty() && access.certificate_file.empty()) return nullptr;
-  if (access.key_file.empty() || access.certificate_file.empty()) {
-    throw Error(ExitCode::bad_use,
-                "TLS needs both --ssl-key-file and --ssl-cert-file; give the other one, too");
-  }
-  auto tls = std::make_unique<ssl::context>(ssl::context::tls_server);
-  tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
-                   ssl::context::no_tlsv1_1);
-  error_code error;
-  const auto check = [&](const std::string& file, const char* what) {
-    if (!error) return;
-    throw Error(ExitCode::bad_file, fmt::format("{}: cannot be used as {} in PEM: {}",
-                                                shorten(file), what, error.message()));
-  };
-  // Never ask at the terminal.
-  tls->set_password_callback([](size_t, ssl::context::password_purpose) { return ""; });
-  tls->use_certificate_chain_file(access.certificate_file, error);
-  check(access.certificate_file, "a certificate");
-  tls->use_private_key_file(access.key_file, ssl::context::pem, error);
-  check(access.key_file, "the certificate's private key, without a password,");
-  return tls;
-}
-
-// The bytes of a client, plain or through TLS; Beast reads from it.
-class Wire {
- public:
-  using executor_type = tcp::socket::executor_type;
-  using Tls = ssl::stream<tcp::socket&>;
-
-  Wire(tcp::socket& socket, ssl::context* tls) : socket_(socket) {
-    if (tls != nullptr) tls_.emplace(socket, *tls);
-  }
-  executor_type get_executor() { return socket_.get_executor(); }
-  Tls* tls() { return tls_ ? &*tls_ : nullptr; }
-  template <typename Buffers, typename Token>
-  void async_read_some(const Buffers& buffers, Token&& token) {
-    if (tls_) {
-      tls_->async_read_some(buffers, std::forward<Token>(token));
-    } else {
-      socket_.async_read_some(buffers, std::forward<Token>(token));
-    }
-  }
-  template <typename Buffers, typename Token>
-  void async_write_some(const Buffers& buffers, Token&& token) {
-    if (tls_) {
-      tls_->async_write_some(buffers, std::forward<Token>(token));
-    } else {
-      socket_.async_write_some(buffers, std::forward<Token>(token));
-    }
-  }
-
- private:
-  tcp::socket& socket_;
-  std::optional<Tls> tls_;
-};
-
 }  // namespace
-
-std::string allowed_origin(const std::vector<std::string>& origins, const std::string& origin) {
-  if (origin.empty()) return "";
-  for (const std::string& allowed : origins) {
-    if (allowed == "*") return "*";
-    if (allowed == origin || (allowed == "localhost" && is_localhost(origin))) return origin;
-  }
-  return "";
-}
 
 const char* http_reason(int status) {
   const auto reason = http::obsolete_reason(static_cast<http::status>(status));
@@ -653,12 +571,7 @@ class ExchangeOf final : public Exchange {
     hand([](Connection& c) { c.end(); });
   }
   void on_disconnect(std::function<void()> gone) override {
-    // Not posted: what this thread posts can come after what another one posts later, and the last
-    // that is given here has to stay.
-    asio::dispatch(connection_->io(),
-                   [connection = connection_, serial = serial_, gone = std::move(gone)]() mutable {
-                     if (connection->serial_ == serial) connection->on_disconnect(std::move(gone));
-                   });
+    hand([gone = std::move(gone)](Connection& c) mutable { c.on_disconnect(std::move(gone)); });
   }
   void post(std::function<void()> act) override { asio::post(connection_->io(), std::move(act)); }
 

@@ -25,14 +25,7 @@ struct HttpLimits {
   size_t connections = 8192;  // at most; and no more than the files that may be open
 };
 
-// Who may ask, and through what.
-struct HttpAccess {
-  // Origins of web pages that browsers may let read answers (CORS): "https://chat.example"; "*":
-  // any; "localhost": this machine's, on any port. None: no page of another origin may.
-  std::vector<std::string> origins;
-  // PEM files, of the private key and of the certificate with its chain: then TLS alone is spoken.
-  std::string key_file, certificate_file;
-};
+struct HttpAccess;  // serve/http_access.h
 
 struct HttpRequest {
   uint64_t id = 0;  // counts the requests of this server; 0: nothing that could be read as one
@@ -66,7 +59,7 @@ class Exchange {
   virtual void write(std::string bytes, std::function<void()> sent) = 0;
   virtual void end() = 0;
   // Called once, on the server's thread, when the client goes away before the answer is complete.
-  // At once where it has gone already.
+  // At once where it has gone already. To be given once.
   virtual void on_disconnect(std::function<void()> gone) = 0;
   // Runs act on the server's thread, after what was called before.
   virtual void post(std::function<void()> act) = 0;
@@ -111,8 +104,5 @@ class HttpServer {
 };
 
 const char* http_reason(int status);
-
-// What Access-Control-Allow-Origin says to a page of this origin; "": nothing.
-std::string allowed_origin(const std::vector<std::string>& origins, const std::string& origin);
 
 }  // namespace lockstep::serve

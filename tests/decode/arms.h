@@ -17,18 +17,14 @@
 #include "draft/chain.h"
 #include "draft/factory.h"
 #include "hooked_backend.h"
+#include "sanitized.h"
 #include "synth/synth.h"
 
 namespace lockstep::decode::test {
 
 using Tokens = std::vector<int32_t>;
 
-// A sanitizer makes everything ten times slower: fewer of the same.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+using lockstep::test::kSanitized;
 
 // Small enough for thousands of runs: one block of each kind of layer, a window shorter than a
 // page.

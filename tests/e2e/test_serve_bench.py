@@ -26,7 +26,7 @@ class ServeBench(unittest.TestCase):
             return done, rows
 
     def test_speed(self):
-        done, rows = self.script("serve_speed.py", "--pairs", "2", "--streams", "3", "-n", "12", "--prefix", "300",
+        done, rows = self.script("serve_speed.py", "--pairs", "2", "--streams", "3", "-n", "200", "--prefix", "300",
                                  "--only", "http,eight,prefix")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()

@@ -5,6 +5,7 @@
 
 #include "harness.h"
 #include "pass_runner.h"
+#include "sanitized.h"
 #include "test_model.h"
 
 namespace lockstep::kernels::test {
@@ -16,12 +17,7 @@ struct Case {
   KvType k_type = KvType::f16, v_type = KvType::f16;
 };
 
-// A sanitizer makes the scalar kernels some ten times slower; it needs the paths, not the shapes.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr size_t kEvery = 4;
-#else
-constexpr size_t kEvery = 1;
-#endif
+constexpr size_t kEvery = lockstep::test::kSanitized ? 4 : 1;
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
