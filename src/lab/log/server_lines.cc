@@ -128,7 +128,14 @@ bool Parser::processing(Line& line) {
   source.ready = true;
   if (source.slots.size() >= kMaxSlots && !source.slots.contains(*line.prefix.slot)) return true;
   Slot& slot = source.slots[*line.prefix.slot];
-  close(source, slot);
+  if (slot.open && slot.open->released && !slot.open->request.decode_ms &&
+      slot.open->request.task >= 0 && slot.open->request.task != task_number(line)) {
+    finish(source, slot.late);
+    slot.late = std::move(slot.open);
+    slot.open.reset();
+  } else {
+    close(source, slot);
+  }
   Open& open = open_for(line);
   open.launched = true;
   open.launched_us = line.prefix.time_us;

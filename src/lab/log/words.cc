@@ -43,6 +43,7 @@ constexpr Word kWords[] = {
     {"n_slots=", Kind::slots_init},
     {"adding speculative implementation '", Kind::spec_add},
     {"requested draft size (", Kind::spec_clamp},
+    {" exceeds max ", Kind::draft_cut},
     {"n_max=", Kind::spec_limits},
     {"size_m=", Kind::spec_size_m},
     {"SpecDecoding metrics:", Kind::vllm_spec},

@@ -33,6 +33,7 @@ enum class Kind : uint8_t {
   spec_limits,  // "n_max="
   spec_size_m,  // "size_m="
   spec_clamp,
+  draft_cut,  // a draft longer than what is left to generate
   vllm_spec,
   vllm_engine,
   vllm_limit,  // "num_spec_tokens="
