@@ -155,5 +155,82 @@ TEST(Recorded, Ngram) {
   EXPECT_FALSE(a.lives[0].draft_length);
 }
 
+TEST(Recorded, NgramMod) {
+  // The pool knows the text after the first row. 21 of 71, mean 11.50: 21/10.5 -> v = 2, so that of
+  // the 96 - 1 - 21 = 74 steps 72 had no draft. 92 of 142, mean 31.67: 92/30.67 -> v = 3, and 1 +
+  // 92
+  // + 3 = 96 closes. The third row drafted nothing.
+  const Analysis a = read("ngram-mod.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  ASSERT_EQ(a.requests.size(), 3u);
+  const int64_t verify[] = {2, 3}, steps[] = {74, 3, 31};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(decode_steps(a.requests[i]), steps[i]) << i;
+    EXPECT_EQ(a.requests[i].draft.has_value(), i < 2) << i;
+    EXPECT_EQ(a.requests[i].denominator, Denominator::steps) << i;
+    if (i < 2) {
+      EXPECT_EQ(a.requests[i].draft->line, DraftLine::gen3) << i;
+      EXPECT_EQ(a.requests[i].draft->steps, (Range{verify[i], verify[i]})) << i;
+    }
+  }
+  // 1 of its 129 prompt tokens was evaluated in row 2; no line of this verbosity says how many.
+  EXPECT_EQ(is_warm(a.requests[0]), false);
+  EXPECT_EQ(is_warm(a.requests[1]), true);
+  EXPECT_EQ(is_warm(a.requests[2]), false);
+  EXPECT_EQ(a.requests[1].evaluated_tokens, 1);
+  EXPECT_DOUBLE_EQ(*a.requests[1].similarity, 1);
+  EXPECT_FALSE(a.lives.at(0).draft_length_proved);
+}
+
+TEST(Recorded, PlainCold) {
+  // cache_prompt off, no cache in RAM: 118 - 99 - 19 = 142 - 99 - 43 = 50 - 31 - 19 = 0 taken over,
+  // though the third prompt is the first one's.
+  const Analysis a = read("plain-cold.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  ASSERT_EQ(a.requests.size(), 3u);
+  const int64_t tokens[] = {100, 100, 32}, ends[] = {118, 142, 50};
+  for (size_t i = 0; i < 3; ++i) {
+    const Request& r = a.requests[i];
+    EXPECT_EQ(r.generated_tokens, tokens[i]) << i;
+    EXPECT_EQ(r.end_tokens, ends[i]) << i;
+    EXPECT_EQ(r.cached_tokens, 0) << i;
+    EXPECT_EQ(r.cached_from, CachedFrom::end) << i;
+    EXPECT_EQ(is_warm(r), false) << i;
+    EXPECT_EQ(r.denominator, Denominator::steps) << i;
+    EXPECT_FALSE(r.draft) << i;
+  }
+  EXPECT_EQ(a.totals.cold, 3);
+}
+
+TEST(Recorded, JsonLines) {
+  // --log-jsonl -lv 4, drafts of 4. 11 of 44, mean 1.92: 11/12 -> v = 12; 1 + 11 + 12 = 24; 48 - 44
+  // = 4 cut; 7 + 3 + 1 accepted by position. 17 of 23, mean 3.83: 17/6 -> v = 6; 24; one cut; 6 + 5
+  // + 4 + 2. The statistics lines: 12 and 18 - 12 steps, 882.169 and 1394.843 - 882.169 ms.
+  const Analysis a = read("jsonl.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  EXPECT_EQ(a.files[0].garbled, 0);
+  ASSERT_EQ(a.requests.size(), 2u);
+  const int64_t verify[] = {12, 6}, accepted[] = {11, 17}, drafted[] = {44, 23},
+                prompt[] = {19, 43};
+  const double draft_ms[] = {882.169, 512.674};
+  for (size_t i = 0; i < 2; ++i) {
+    const Request& r = a.requests[i];
+    ASSERT_TRUE(r.draft) << i;
+    EXPECT_EQ(r.draft->line, DraftLine::gen3);
+    EXPECT_EQ(r.draft->steps, (Range{verify[i], verify[i]})) << i;
+    EXPECT_EQ(r.draft->counted_steps, verify[i]) << i;
+    EXPECT_EQ(r.draft->accepted, accepted[i]) << i;
+    EXPECT_EQ(r.draft->drafted, drafted[i]) << i;
+    EXPECT_EQ(r.draft->per_position.size(), 4u) << i;
+    EXPECT_NEAR(*r.draft_ms, draft_ms[i], 1e-9) << i;
+    EXPECT_EQ(r.prompt_tokens, prompt[i]) << i;
+    EXPECT_EQ(r.cached_tokens, 0) << i;
+    EXPECT_EQ(r.cached_from, CachedFrom::log) << i;
+  }
+  EXPECT_EQ(a.lives.at(0).draft_length, 4);
+  EXPECT_FALSE(a.lives[0].draft_length_proved) << "two rows are too few";
+  EXPECT_EQ(a.lives[0].speculation.at(0).n_max, 4);
+}
+
 }  // namespace
 }  // namespace lockstep::lab::log

@@ -47,6 +47,10 @@ SCENARIOS = {
     "jsonl": ("llama.cpp", [(DRAFT + ["--spec-draft-n-max", "4", "-np", "1", "-lv", "4", "--log-jsonl"], [one(STORY, 24, 1.0), one(CODE, 24, 1.0)])]),
     "ik-draft": ("ik_llama.cpp", [(["-md", "MODEL", "--spec-type", "draft:n_max=6,p_min=0.0", "-np", "1"], [
         one(STORY, 48, 1.0), one(CODE, 48, 1.0), one(CODE, 32, 1.0)])]),
+    "ik-draft-np2": ("ik_llama.cpp", [(["-md", "MODEL", "--spec-type", "draft:n_max=4,p_min=0.0", "-np", "2"], [
+        one(STORY, 40, 1.0), [one(CODE, 32, 1.0), one(LIST, 32, 1.0)]])]),
+    # One slot, three requests at once: two wait, and begin where the one before is released.
+    "ik-queued": ("ik_llama.cpp", [(["-np", "1"], [[one(STORY, 24), one(CODE, 24), one(LIST, 24)]])]),
     "ik-plain-np2": ("ik_llama.cpp", [(["-np", "2"], [one(STORY, 32), [one(CODE, 32), one(LIST, 32)], one(STORY, 16)])]),
     "ik-json": ("ik_llama.cpp", [(["-np", "1", "--log-format", "json"], [one(STORY, 24), one(CODE, 24), one(STORY, 16)])]),
 }
@@ -96,7 +100,8 @@ def record(server, models, out, name, extra):
                     with concurrent.futures.ThreadPoolExecutor(len(together)) as pool:
                         for body, answer in zip(together, pool.map(lambda b: post(port, b), together)):
                             answers.append({"life": len(commands), "request": body, "timings": answer.get("timings"),
-                                            "tokens_evaluated": answer.get("tokens_evaluated"), "id_slot": answer.get("id_slot")})
+                                            "tokens_evaluated": answer.get("tokens_evaluated"), "id_slot": answer.get("id_slot"),
+                                            "tokens_cached": answer.get("tokens_cached")})
                 time.sleep(0.5)
             finally:
                 process.terminate()
