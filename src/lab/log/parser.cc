@@ -355,6 +355,15 @@ bool Parser::understand(const Word& word, Line& line) {
     case Kind::stop_mark:
       line.source->stopping = true;
       return true;
+    case Kind::draft_vocabs:
+      // llama-server gives the drafter up there, ik_llama.cpp drafts on.
+      if (line.rest.find("translated") == std::string_view::npos) {
+        collector_.notice(word.id, line_number_, word.meaning);
+      } else {
+        collector_.notice("draft_translated", line_number_,
+                          "the drafter has another vocabulary: its tokens are translated");
+      }
+      return true;
     case Kind::fault:
       line.source->faulted = true;
       collector_.notice(word.id, line_number_, word.meaning);

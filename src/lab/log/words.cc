@@ -64,7 +64,7 @@ constexpr Word kWords[] = {
      "the drafter was not loaded: what follows runs without it"},
     {"failed to create MTP context", Kind::notice, "draft_model_failed",
      "the drafter was not loaded: what follows runs without it"},
-    {"the target and draft vocabs are not compatible", Kind::notice, "draft_model_failed",
+    {"the target and draft vocabs are not compatible", Kind::draft_vocabs, "draft_model_failed",
      "the drafter cannot be used with this model"},
     {"speculative decoding will use checkpoints", Kind::notice, "speculative_checkpoints",
      "a rejected draft restores a checkpoint: a step costs more than its passes"},

@@ -327,6 +327,15 @@ TEST(Parser, Notices) {
   EXPECT_TRUE(noticed(a, "draft_clamped"));
   EXPECT_EQ(a.lives.at(0).speculation.at(0).clamped_to, 7);
   EXPECT_FALSE(noticed(read_log_text(newer(0, 1, "")), "synthetic_acceptance"));
+  // The same words in two servers: one gives the drafter up, the other drafts on.
+  const std::string vocabs = "the target and draft vocabs are not compatible";
+  const Analysis refused = read_log_text("E spec  init: " + vocabs + "\n");
+  EXPECT_TRUE(noticed(refused, "draft_model_failed"));
+  EXPECT_FALSE(noticed(refused, "draft_translated"));
+  const Analysis translated =
+      read_log_text(vocabs + " - tokens will be translated between the two\n");
+  EXPECT_TRUE(noticed(translated, "draft_translated"));
+  EXPECT_FALSE(noticed(translated, "draft_model_failed"));
 }
 
 // Lines of ik_llama.cpp 8337e4cd3; its timings come through another thread than its keyed lines.
