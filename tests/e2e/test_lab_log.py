@@ -81,7 +81,7 @@ class RecordedLogs(ServerTimings, CliTest):
                 self.assertEqual(sum(f["garbled"] for f in result["files"]), 0, name)
                 self.assertEqual(len(result["servers"]), len(said["commands"]), name)
                 names.append(name)
-        self.assertGreaterEqual(len(names), 7)
+        self.assertGreaterEqual(len(names), 11)
 
     def test_a_changed_log_does_not_agree(self):
         name, log, said = next(recorded())

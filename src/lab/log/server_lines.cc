@@ -24,8 +24,16 @@ void add_witness(Request& request, Witness witness) {
 
 bool Parser::timing_head(Line& line) {
   if (!line.prefix.slot || !line.prefix.task) return false;
-  line.source->head_slot = *line.prefix.slot;
-  line.source->head_task = *line.prefix.task;
+  Source& source = *line.source;
+  if (source.keyed_lines) {
+    // One thread prints the blocks: the one before is whole, and rows stay in their order.
+    for (auto& [number, slot] : source.slots) {
+      if (slot.late && slot.late->request.decode_ms) finish(source, slot.late);
+      if (slot.open && slot.open->released && slot.open->request.decode_ms) close(source, slot);
+    }
+  }
+  source.head_slot = *line.prefix.slot;
+  source.head_task = *line.prefix.task;
   return true;
 }
 

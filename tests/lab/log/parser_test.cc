@@ -465,6 +465,26 @@ TEST(Parser, ATimingAfterTheNextLaunch) {
   EXPECT_EQ(a.without_timing, 1);
 }
 
+TEST(Parser, RowsOfTwoSlotsStayInTheirOrder) {
+  // Both are released before their timings are printed: the one of slot 1 is done before task 7's.
+  const char* const none =
+      "1 0 0, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0";
+  const Analysis a =
+      read_log_text("INFO [ main] build info | tid=\"1\" build=1 commit=\"x\"\n" + ik_launch(0, 3) +
+                    ik_launch(1, 5) + ik_release(0, 3) + ik_release(1, 5) +
+                    ik_timing(0, 3, 60, 105, none) + ik_timing(1, 5, 50, 90, none) +
+                    ik_launch(0, 7) + ik_release(0, 7) + ik_timing(0, 7, 40, 80, none));
+  ASSERT_EQ(a.requests.size(), 3u);
+  const int64_t tasks[] = {3, 5, 7}, accepted[] = {60, 50, 40};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(a.requests[i].task, tasks[i]);
+    EXPECT_EQ(a.requests[i].ordinal, static_cast<int64_t>(i) + 1);
+    EXPECT_EQ(a.requests[i].end_tokens, 140);
+    ASSERT_TRUE(a.requests[i].draft);
+    EXPECT_EQ(a.requests[i].draft->accepted, accepted[i]);
+  }
+}
+
 TEST(Parser, StatisticsOfEachSlot) {
   // ik_llama.cpp has a drafter a slot: the second slot's counts are smaller, and don't go back.
   const std::string text = "INFO [ main] build info | tid=\"1\" build=1 commit=\"x\"\n" +
