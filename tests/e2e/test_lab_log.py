@@ -27,6 +27,13 @@ class ServerTimings:
         result = self.json("lab", "log", log)
         rows = [r for r in result["requests"]]
         answers = said["answers"]
+        ik = said["engine"] == "ik_llama.cpp"
+        for server, command in zip(result["servers"], said["commands"], strict=True):
+            self.assertEqual(server["engine"], "ik_llama.cpp" if ik else "llama-server", name)
+            self.assertEqual(server["n_slots"], int(command[command.index("-np") + 1]), name)
+        lines = {generation for generation, count in result["generation"]["draft_lines"].items() if count}
+        drafted = any("draft_n" in answer["timings"] for answer in answers)
+        self.assertEqual(lines - {"none"}, {"1" if ik else "3"} if drafted else set(), name)
         self.assertEqual(len(rows), len(answers), name)
         # Requests sent together end in any order: matched by their times.
         for answer in answers:
@@ -35,15 +42,29 @@ class ServerTimings:
                      and abs(r["decode_ms"] - t["predicted_ms"]) < 0.006 and abs(r["prompt_ms"] - t["prompt_ms"]) < 0.006]
             self.assertEqual(len(match), 1, f"{name}: {t}")
             row = match[0]
+            if answer.get("id_slot") is not None:
+                self.assertEqual(row["slot"], answer["id_slot"], name)
             self.assertEqual(row["evaluated_tokens"], t["prompt_n"], name)
-            if row["cached_tokens"] is not None and t.get("cache_n") is not None:
-                self.assertEqual(row["cached_tokens"], t["cache_n"], name)
+            # ik_llama.cpp says how long the prompt was, and not what was taken over.
+            prompt = answer["tokens_evaluated"]
+            cached = t["cache_n"] if "cache_n" in t else prompt - t["prompt_n"]
+            self.assertIn(row["prompt_tokens"], (None, prompt), name)
+            self.assertIn(row["cached_tokens"], (None, cached), name)
+            if row["warm"] is not None:
+                self.assertEqual(row["warm"], cached > 0, name)
+            if answer.get("tokens_cached") is not None:
+                self.assertIn(row["end_tokens"], (None, answer["tokens_cached"]), name)
             if "draft_n" in t:
                 self.assertEqual(row["draft"]["drafted"], t["draft_n"], name)
                 self.assertEqual(row["draft"]["accepted"], t["draft_n_accepted"], name)
+                # ik_llama.cpp: as many steps had a draft as had a first place in it.
+                if t.get("draft_by_depth") and row["draft"]["steps"] is not None:
+                    self.assertEqual(row["draft"]["steps"], t["draft_by_depth"][0]["draft_n"], name)
             else:
                 self.assertIsNone(row["draft"], name)
             # The server's own rate, by the denominator that was found in the log.
+            if t["predicted_n"] > 1:
+                self.assertIn(row["denominator"], ("n" if ik else "n-1", "either"), name)
             if row["denominator"] in ("n", "n-1") and t["predicted_per_second"]:
                 mine = row["decode_tok_s_all"] if row["denominator"] == "n" else row["decode_tok_s"]
                 self.assertLess(abs(mine / t["predicted_per_second"] - 1), 0.006 / t["predicted_ms"] + 1e-9, name)
@@ -60,7 +81,7 @@ class RecordedLogs(ServerTimings, CliTest):
                 self.assertEqual(sum(f["garbled"] for f in result["files"]), 0, name)
                 self.assertEqual(len(result["servers"]), len(said["commands"]), name)
                 names.append(name)
-        self.assertGreaterEqual(len(names), 3)
+        self.assertGreaterEqual(len(names), 11)
 
     def test_a_changed_log_does_not_agree(self):
         name, log, said = next(recorded())
@@ -220,8 +241,11 @@ class RealServer(ServerTimings, CliTest):
             server = built.stdout.split()[-1]
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(["/usr/bin/python3", RECORD / "record.py", "--server", server, "--models", MODELS, "--out", folder,
-                            "draft7-lv4", "draft5-restart", "plain-np4", "ngram-lv4", "jsonl"], check=True, timeout=7200)
-            for path in sorted(Path(folder).glob("*.json")):
+                            "draft7-lv4", "draft5-restart", "plain-np4", "plain-cold", "ngram-lv4", "ngram-mod", "jsonl"],
+                           check=True, timeout=7200)
+            made = sorted(Path(folder).glob("*.json"))
+            self.assertEqual(len(made), 7)
+            for path in made:
                 with self.subTest(path.stem):
                     result = self.agree(path.stem, path.with_suffix(".log"), json.loads(path.read_text()))
                     self.assertEqual(result["contradictions"], [], path.stem)

@@ -14,7 +14,7 @@ import cli
 
 DOCUMENT = cli.ROOT / "docs/lab.md"
 README = cli.ROOT / "README.md"
-STATUS = ("caught", "flagged", "not visible", "not yet")
+STATUS = ("caught", "flagged", "not visible")
 
 
 def steps(text):

@@ -104,7 +104,8 @@ std::optional<int64_t> decode_steps(const Request& request) {
 void DraftLengths::add(const Drafting& draft) {
   if (draft.drafted < 1 || draft.steps.low > draft.steps.high) return;
   ++requests_;
-  with_mean_ += draft.printed_mean.has_value() && draft.accepted > 0;
+  with_steps_ += (draft.printed_mean.has_value() && draft.accepted > 0) ||
+                 (draft.counted_steps.has_value() && draft.steps.known());
   gcd_ = std::gcd(gcd_, draft.drafted);
   const int64_t g = draft.drafted;
   for (int64_t n = 1; n <= kMaxDraft; ++n) {
@@ -121,7 +122,7 @@ void DraftLengths::add(const Drafting& draft) {
 
 std::optional<DraftLengths::Found> DraftLengths::find() const {
   if (requests_ == 0) return std::nullopt;
-  const bool by_mean = with_mean_ * 2 > requests_;
+  const bool by_steps = with_steps_ * 2 > requests_;
   int64_t best = 0, best_score = -1;
   for (int64_t n = 1; n <= kMaxDraft; ++n) {
     const int64_t agree = exact(n) + cut(n);
@@ -130,7 +131,7 @@ std::optional<DraftLengths::Found> DraftLengths::find() const {
     // Where the steps are known, of two lengths the shorter needs less cutting; where they aren't,
     // every divisor of a length explains what it does.
     const int64_t score = agree * 4 + exact(n) * 8;
-    if (score > best_score || (score == best_score && !by_mean)) {
+    if (score > best_score || (score == best_score && !by_steps)) {
       best = n;
       best_score = score;
     }
@@ -140,14 +141,14 @@ std::optional<DraftLengths::Found> DraftLengths::find() const {
   found.length = best;
   found.agree = exact(best);
   found.with_cut = cut(best);
-  found.by_mean = by_mean;
+  found.by_steps = by_steps;
   found.log10_chance = -static_cast<double>(found.agree) * std::log10(static_cast<double>(best));
-  if (found.agree == 0 && !by_mean) return std::nullopt;
+  if (found.agree == 0 && !by_steps) return std::nullopt;
   int64_t others = 0;  // lengths that explain every row, too
   for (int64_t n = 1; n <= kMaxDraft; ++n) others += n != best && exact(n) + cut(n) == requests_;
   found.proved = found.agree + found.with_cut == requests_ && requests_ >= 3 &&
-                 (by_mean ? found.agree * 2 > requests_ || others == 0
-                          : found.log10_chance < -3 && found.with_cut == 0);
+                 (by_steps ? found.agree * 2 > requests_ || others == 0
+                           : found.log10_chance < -3 && found.with_cut == 0);
   return found;
 }
 

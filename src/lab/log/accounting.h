@@ -56,7 +56,7 @@ class DraftLengths {
     int64_t agree = 0;        // requests that are whole multiples
     int64_t with_cut = 0;     // and those that are but for drafts cut at the end
     double log10_chance = 0;  // that unrelated counts would all divide: n^-agree
-    bool by_mean = false;     // the steps come from printed means, not from divisibility alone
+    bool by_steps = false;    // known from printed means or counts, not from divisibility alone
   };
   // The length that explains the requests: the one most of them agree with, exactly or but for
   // drafts cut at the end; nullopt where fewer than nine in ten do.
@@ -64,7 +64,7 @@ class DraftLengths {
 
  private:
   int64_t requests_ = 0;
-  int64_t with_mean_ = 0;
+  int64_t with_steps_ = 0;
   int64_t gcd_ = 0;
   std::array<int64_t, kMaxDraft + 1> exact_{}, cut_{};
 };

@@ -125,10 +125,11 @@ void Collector::settle_life(size_t index) {
       found->length,
       found->with_cut > 0 ? fmt::format(", {} more but for drafts cut at the end", found->with_cut)
                           : "",
-      found->by_mean ? std::string("by the steps that their printed mean lengths give")
-                     : fmt::format("which counts that have nothing to do with {} do with "
-                                   "probability 10^{:.1f}",
-                                   found->length, found->log10_chance));
+      found->by_steps
+          ? std::string("by the steps that printed mean lengths or statistics lines give")
+          : fmt::format("which counts that have nothing to do with {} do with "
+                        "probability 10^{:.1f}",
+                        found->length, found->log10_chance));
   if (!found->proved) owner.draft_length_how += "; too few rows to call it proved";
 }
 

@@ -97,11 +97,14 @@ bool Parser::statistics(Line& line) {
   times.past("dur(b,g,a) =").number(begin_ms).word(",").number(now.draft_ms);
   if (!times.ok()) now.draft_ms = 0;
   Source& source = *line.source;
-  const auto known = source.statistics.find(name);
+  // ik_llama.cpp counts for each slot, llama-server for all of them.
+  const std::string key =
+      source.keyed_lines ? fmt::format("{} {}", name, slot_number(line)) : std::string(name);
+  const auto known = source.statistics.find(key);
   const bool first = known == source.statistics.end();
   if (first && source.statistics.size() >= kMaxPositions) return true;
   const Statistics before = first ? Statistics{} : known->second;
-  source.statistics.insert_or_assign(std::string(name), now);
+  source.statistics.insert_or_assign(key, now);
   if (now.drafted < before.drafted || now.steps < before.steps || now.accepted < before.accepted) {
     collector_.contradiction("statistics", line_number_, -1,
                              fmt::format("the running counts of {} go back: {} drafted after {}",
@@ -163,6 +166,18 @@ bool Parser::spec_clamp(Line& line) {
   collector_.notice(
       "draft_clamped", line_number_,
       fmt::format("the drafter was trained for {} tokens: drafts are cut to {}", block, to));
+  return true;
+}
+
+// ik_llama.cpp: "draft size 6 exceeds max 2, truncating", where less than a draft is left to
+// generate. Its statistics count the whole draft.
+bool Parser::draft_cut(Line& line) {
+  const size_t size_at = line.left.rfind("draft size ");
+  if (size_at == std::string_view::npos) return true;  // another size of something else
+  int64_t size = 0, limit = 0;
+  if (!Scan(line.left.substr(size_at + 11)).integer(size).ok()) return false;
+  if (!Scan(line.rest).integer(limit).ok() || limit < 0 || limit > size) return false;
+  if (Open* open = open_if(line)) open->cut += size - limit;
   return true;
 }
 

@@ -188,13 +188,18 @@ int64_t Parser::slot_number(const Line& line) const {
   return line.prefix.slot.value_or(line.source->head_slot);
 }
 
+int64_t Parser::task_number(const Line& line) const {
+  return line.prefix.slot ? line.prefix.task.value_or(-1) : line.source->head_task;
+}
+
 Parser::Open& Parser::open_for(Line& line) {
   Source& source = *line.source;
   int64_t number = slot_number(line);
   if (source.slots.size() >= kMaxSlots && source.slots.find(number) == source.slots.end())
     number = -1;
   Slot& slot = source.slots[number];
-  const int64_t task = line.prefix.slot ? line.prefix.task.value_or(-1) : source.head_task;
+  const int64_t task = task_number(line);
+  if (slot.late && task >= 0 && slot.late->request.task == task) return *slot.late;
   if (slot.open && task >= 0 && slot.open->request.task >= 0 && slot.open->request.task != task) {
     close(source, slot);
   }
@@ -210,7 +215,11 @@ Parser::Open& Parser::open_for(Line& line) {
 
 Parser::Open* Parser::open_if(Line& line) {
   const auto found = line.source->slots.find(slot_number(line));
-  return found != line.source->slots.end() && found->second.open ? &*found->second.open : nullptr;
+  if (found == line.source->slots.end()) return nullptr;
+  Slot& slot = found->second;
+  const int64_t task = task_number(line);
+  if (slot.late && task >= 0 && slot.late->request.task == task) return &*slot.late;
+  return slot.open ? &*slot.open : nullptr;
 }
 
 void Parser::close_all(Source& source) {
@@ -218,9 +227,14 @@ void Parser::close_all(Source& source) {
 }
 
 void Parser::close(Source& source, Slot& slot) {
-  if (!slot.open) return;
-  Open open = std::move(*slot.open);
-  slot.open.reset();
+  finish(source, slot.late);
+  finish(source, slot.open);
+}
+
+void Parser::finish(Source& source, std::optional<Open>& done) {
+  if (!done) return;
+  Open open = std::move(*done);
+  done.reset();
   Request& r = open.request;
   if (!r.decode_ms || !r.generated_tokens) {
     if (open.launched) collector_.count_without_timing();
@@ -241,9 +255,11 @@ void Parser::close(Source& source, Slot& slot) {
   if (!r.prompt_tokens && r.cached_tokens && r.evaluated_tokens) {
     r.prompt_tokens = *r.cached_tokens + *r.evaluated_tokens;
   }
-  // The statistics lines count this request alone where their tokens are its own.
-  if (r.draft && open.stat_seen && open.stat_complete && !r.other_slot.value_or(true) &&
-      open.stat_drafted == r.draft->drafted && open.stat_accepted == r.draft->accepted) {
+  // The statistics lines count this request alone where their tokens are its own: ik_llama.cpp's
+  // are of one slot anyway.
+  const bool alone = source.keyed_lines || !r.other_slot.value_or(true);
+  if (r.draft && open.stat_seen && open.stat_complete && alone &&
+      open.stat_drafted - open.cut == r.draft->drafted && open.stat_accepted == r.draft->accepted) {
     r.draft->counted_steps = open.stat_steps;
     r.draft_ms = open.stat_draft_ms;
   }
@@ -307,6 +323,8 @@ bool Parser::understand(const Word& word, Line& line) {
       return spec_size_m(line);
     case Kind::spec_clamp:
       return spec_clamp(line);
+    case Kind::draft_cut:
+      return draft_cut(line);
 
     case Kind::vllm_spec:
       return vllm_spec(line);
@@ -336,6 +354,15 @@ bool Parser::understand(const Word& word, Line& line) {
       return true;
     case Kind::stop_mark:
       line.source->stopping = true;
+      return true;
+    case Kind::draft_vocabs:
+      // llama-server gives the drafter up there, ik_llama.cpp drafts on.
+      if (line.rest.find("translated") == std::string_view::npos) {
+        collector_.notice(word.id, line_number_, word.meaning);
+      } else {
+        collector_.notice("draft_translated", line_number_,
+                          "the drafter has another vocabulary: its tokens are translated");
+      }
       return true;
     case Kind::fault:
       line.source->faulted = true;

@@ -49,9 +49,14 @@ class Parser {
     int64_t stat_drafted = 0, stat_accepted = 0, stat_steps = 0;
     double stat_draft_ms = 0;
     bool stat_seen = false, stat_complete = true;
+    int64_t cut = 0;  // tokens of its drafts that the statistics count and its draft line doesn't
   };
   struct Slot {
     std::optional<Open> open;
+    // The request before it, released, whose timing is still to come: ik_llama.cpp prints its
+    // timings through another thread, and a request that waited for the slot begins in the
+    // meantime.
+    std::optional<Open> late;
     std::optional<double> similarity;  // of the selection before a launch
     bool lru = false;
   };
@@ -85,9 +90,11 @@ class Parser {
   void ended_abruptly(Source& source);
   void clock(Line& line, bool start);
   int64_t slot_number(const Line& line) const;
+  int64_t task_number(const Line& line) const;
   Open& open_for(Line& line);
   Open* open_if(Line& line);
   void close(Source& source, Slot& slot);
+  void finish(Source& source, std::optional<Open>& done);
   void close_all(Source& source);
   Life& life(Source& source) { return collector_.life(source.life); }
 
@@ -110,6 +117,7 @@ class Parser {
   bool spec_limits(Line& line);
   bool spec_size_m(Line& line);
   bool spec_clamp(Line& line);
+  bool draft_cut(Line& line);
   // vllm_lines.cc:
   bool vllm_spec(Line& line);
   bool vllm_engine(Line& line);

@@ -24,8 +24,16 @@ void add_witness(Request& request, Witness witness) {
 
 bool Parser::timing_head(Line& line) {
   if (!line.prefix.slot || !line.prefix.task) return false;
-  line.source->head_slot = *line.prefix.slot;
-  line.source->head_task = *line.prefix.task;
+  Source& source = *line.source;
+  if (source.keyed_lines) {
+    // One thread prints the blocks: the one before is whole, and rows stay in their order.
+    for (auto& [number, slot] : source.slots) {
+      if (slot.late && slot.late->request.decode_ms) finish(source, slot.late);
+      if (slot.open && slot.open->released && slot.open->request.decode_ms) close(source, slot);
+    }
+  }
+  source.head_slot = *line.prefix.slot;
+  source.head_task = *line.prefix.task;
   return true;
 }
 
@@ -128,7 +136,14 @@ bool Parser::processing(Line& line) {
   source.ready = true;
   if (source.slots.size() >= kMaxSlots && !source.slots.contains(*line.prefix.slot)) return true;
   Slot& slot = source.slots[*line.prefix.slot];
-  close(source, slot);
+  if (slot.open && slot.open->released && !slot.open->request.decode_ms &&
+      slot.open->request.task >= 0 && slot.open->request.task != task_number(line)) {
+    finish(source, slot.late);
+    slot.late = std::move(slot.open);
+    slot.open.reset();
+  } else {
+    close(source, slot);
+  }
   Open& open = open_for(line);
   open.launched = true;
   open.launched_us = line.prefix.time_us;

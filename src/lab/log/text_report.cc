@@ -92,7 +92,10 @@ std::string lives_text(const Analysis& a) {
     }
     if (life.draft_length && std::none_of(life.speculation.begin(), life.speculation.end(),
                                           [](const auto& s) { return s.n_max.has_value(); })) {
-      out += "  the length asked for is not in this log (llama-server prints it with -lv 4)\n";
+      out +=
+          "  the length asked for is not in this log (llama-server prints it with -lv 4, "
+          "ik_llama.cpp "
+          "doesn't)\n";
     }
     if (life.generation_tok_s_mean) {
       out += fmt::format("  mean of {} with generation: {:.1f} tok/s over all requests\n",
@@ -188,7 +191,9 @@ std::string totals_text(const Analysis& a) {
       }
       out += "\n";
     } else {
-      out += "accepted by position not in this log (llama-server prints it with -lv 4)\n";
+      out +=
+          "accepted by position not in this log (llama-server prints it with -lv 4, ik_llama.cpp "
+          "doesn't)\n";
     }
     if (t.draft_ms_drafted > 0) {
       out +=

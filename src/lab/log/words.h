@@ -33,11 +33,13 @@ enum class Kind : uint8_t {
   spec_limits,  // "n_max="
   spec_size_m,  // "size_m="
   spec_clamp,
+  draft_cut,  // a draft longer than what is left to generate
   vllm_spec,
   vllm_engine,
-  vllm_limit,  // "num_spec_tokens="
-  engine_ik,   // only ik_llama.cpp prints it
-  fault,       // a notice after which the device is suspect
+  vllm_limit,    // "num_spec_tokens="
+  engine_ik,     // only ik_llama.cpp prints it
+  draft_vocabs,  // a drafter that can't be used, or whose tokens are translated
+  fault,         // a notice after which the device is suspect
   notice,
 };
 

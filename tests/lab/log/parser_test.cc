@@ -327,6 +327,15 @@ TEST(Parser, Notices) {
   EXPECT_TRUE(noticed(a, "draft_clamped"));
   EXPECT_EQ(a.lives.at(0).speculation.at(0).clamped_to, 7);
   EXPECT_FALSE(noticed(read_log_text(newer(0, 1, "")), "synthetic_acceptance"));
+  // The same words in two servers: one gives the drafter up, the other drafts on.
+  const std::string vocabs = "the target and draft vocabs are not compatible";
+  const Analysis refused = read_log_text("E spec  init: " + vocabs + "\n");
+  EXPECT_TRUE(noticed(refused, "draft_model_failed"));
+  EXPECT_FALSE(noticed(refused, "draft_translated"));
+  const Analysis translated =
+      read_log_text(vocabs + " - tokens will be translated between the two\n");
+  EXPECT_TRUE(noticed(translated, "draft_translated"));
+  EXPECT_FALSE(noticed(translated, "draft_model_failed"));
 }
 
 // Lines of ik_llama.cpp 8337e4cd3; its timings come through another thread than its keyed lines.
@@ -391,6 +400,139 @@ TEST(Parser, KeyedLinesAsJson) {
   EXPECT_EQ(a.lives.at(0).engine, "ik_llama.cpp");
   EXPECT_EQ(a.lives[0].build, "4711 (8337e4cd3)");
   EXPECT_EQ(a.lives[0].n_slots, 2);
+}
+
+// Of ik_llama.cpp: what is printed at once, and what comes through its log's thread.
+std::string ik_line(std::string_view words, int slot, int task, std::string_view more = "") {
+  return fmt::format("INFO [  f] {} | tid=\"1\" timestamp=1 id_slot={} id_task={}{}\n", words, slot,
+                     task, more);
+}
+std::string ik_launch(int slot, int task) {
+  return ik_line("slot is processing task", slot, task) +
+         ik_line("kv cache rm [p0, end)", slot, task, " p0=0");
+}
+std::string ik_release(int slot, int task) {
+  return ik_line("slot released", slot, task, " n_ctx=2048 n_past=140 truncated=false");
+}
+// `drafted` and `steps` are of the whole life of the slot in the statistics line.
+std::string ik_timing(int slot, int task, int accepted, int drafted, const char* statistics) {
+  std::string out = fmt::format("slot print_timing: id {:2d} | task {} | \n", slot, task);
+  out += kIkTimes.substr(kIkTimes.find('\n') + 1,
+                         kIkTimes.find("draft acc") - kIkTimes.find('\n') - 1);
+  out += fmt::format("draft acceptance rate = {:0.5f} ({:5d} accepted / {:5d} generated)\n",
+                     static_cast<double>(accepted) / drafted, accepted, drafted);
+  return out + "statistics draft: #calls(b,g,a) = " + statistics + "\n";
+}
+
+TEST(Parser, ATimingAfterTheNextLaunch) {
+  // The second request waited for the only slot: it begins before the log's thread has printed the
+  // first one's timing.
+  const std::string first = ik_launch(0, 3) + ik_release(0, 3), second = ik_launch(0, 5);
+  const std::string times[] = {
+      ik_timing(0, 3, 60, 105,
+                "1 40 40, #gen drafts = 40, #acc drafts = 30, #gen tokens = 105, #acc tokens = 60, "
+                "dur(b,g,a) = 0.1, 80.0, 0.1 ms"),
+      ik_timing(0, 5, 50, 150,
+                "2 90 90, #gen drafts = 90, #acc drafts = 60, #gen tokens = 255, #acc tokens = "
+                "110, dur(b,g,a) = 0.1, 180.0, 0.1 ms")};
+  const size_t middle = times[0].find("       eval time");
+  for (const std::string& text : {first + times[0] + second + times[1] + ik_release(0, 5),
+                                  first + second + times[0] + times[1] + ik_release(0, 5),
+                                  first + second + times[0] + ik_release(0, 5) + times[1],
+                                  // Between the lines of a block too.
+                                  first + times[0].substr(0, middle) + second +
+                                      times[0].substr(middle) + times[1] + ik_release(0, 5)}) {
+    const Analysis a =
+        read_log_text("INFO [ main] build info | tid=\"1\" build=1 commit=\"x\"\n" + text);
+    ASSERT_EQ(a.requests.size(), 2u) << text;
+    EXPECT_EQ(a.without_timing, 0) << text;
+    EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+    for (size_t i = 0; i < 2; ++i) {
+      const Request& r = a.requests[i];
+      EXPECT_EQ(r.task, i ? 5 : 3) << text;
+      EXPECT_EQ(r.cached_tokens, 0) << text;
+      EXPECT_EQ(r.end_tokens, 140) << text;
+      ASSERT_TRUE(r.draft) << text;
+      EXPECT_EQ(r.draft->accepted, i ? 50 : 60) << text;
+      EXPECT_EQ(r.draft->counted_steps, i ? 50 : 40) << text;
+      EXPECT_EQ(r.other_slot, false);
+    }
+  }
+  // The control: a request that was cancelled has no timing, and takes none from the next.
+  const Analysis a = read_log_text(first + second + times[1] + ik_release(0, 5));
+  ASSERT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.requests[0].task, 5);
+  EXPECT_EQ(a.without_timing, 1);
+}
+
+TEST(Parser, RowsOfTwoSlotsStayInTheirOrder) {
+  // Both are released before their timings are printed: the one of slot 1 is done before task 7's.
+  const char* const none =
+      "1 0 0, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0";
+  const Analysis a =
+      read_log_text("INFO [ main] build info | tid=\"1\" build=1 commit=\"x\"\n" + ik_launch(0, 3) +
+                    ik_launch(1, 5) + ik_release(0, 3) + ik_release(1, 5) +
+                    ik_timing(0, 3, 60, 105, none) + ik_timing(1, 5, 50, 90, none) +
+                    ik_launch(0, 7) + ik_release(0, 7) + ik_timing(0, 7, 40, 80, none));
+  ASSERT_EQ(a.requests.size(), 3u);
+  const int64_t tasks[] = {3, 5, 7}, accepted[] = {60, 50, 40};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(a.requests[i].task, tasks[i]);
+    EXPECT_EQ(a.requests[i].ordinal, static_cast<int64_t>(i) + 1);
+    EXPECT_EQ(a.requests[i].end_tokens, 140);
+    ASSERT_TRUE(a.requests[i].draft);
+    EXPECT_EQ(a.requests[i].draft->accepted, accepted[i]);
+  }
+}
+
+TEST(Parser, StatisticsOfEachSlot) {
+  // ik_llama.cpp has a drafter a slot: the second slot's counts are smaller, and don't go back.
+  // From its source: 8337e4cd3 refuses more than one slot with drafts.
+  const std::string text = "INFO [ main] build info | tid=\"1\" build=1 commit=\"x\"\n" +
+                           ik_launch(0, 3) + ik_launch(1, 5) +
+                           ik_timing(0, 3, 60, 105,
+                                     "1 40 40, #gen drafts = 40, #acc drafts = 30, #gen tokens = "
+                                     "105, #acc tokens = 60, dur(b,g,a) = 0.1, 80.0, 0.1 ms") +
+                           ik_release(0, 3) +
+                           ik_timing(1, 5, 50, 90,
+                                     "1 30 30, #gen drafts = 30, #acc drafts = 25, #gen tokens = "
+                                     "90, #acc tokens = 50, dur(b,g,a) = 0.1, 70.0, 0.1 ms") +
+                           ik_release(1, 5);
+  const Analysis a = read_log_text(text);
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  ASSERT_EQ(a.requests.size(), 2u);
+  EXPECT_EQ(a.requests[0].draft->counted_steps, 40);
+  EXPECT_EQ(a.requests[1].draft->counted_steps, 30);
+  EXPECT_DOUBLE_EQ(*a.requests[1].draft_ms, 70);
+  EXPECT_EQ(a.requests[1].other_slot, true);
+  // The control: counts of one slot that go back.
+  EXPECT_TRUE(
+      has(read_log_text(text + ik_launch(0, 7) +
+                        ik_timing(0, 7, 50, 90,
+                                  "1 30 30, #gen drafts = 30, #acc drafts = 25, #gen tokens = 90, "
+                                  "#acc tokens = 50, dur(b,g,a) = 0.1, 70.0, 0.1 ms")),
+          "statistics"));
+}
+
+TEST(Parser, DraftsThatWereCutToWhatIsLeft) {
+  // Its statistics count the whole draft, its draft line what was tried: 110 - 3 - 2 = 105.
+  const auto with = [](std::string_view cuts) {
+    return read_log_text("INFO [ main] build info | tid=\"1\" build=1 commit=\"x\"\n" +
+                         ik_launch(0, 3) + std::string(cuts) +
+                         ik_timing(0, 3, 60, 105,
+                                   "1 40 40, #gen drafts = 40, #acc drafts = 30, #gen tokens = "
+                                   "110, #acc tokens = 60, dur(b,g,a) = 0.1, 80.0, 0.1 ms") +
+                         ik_release(0, 3));
+  };
+  constexpr std::string_view kCuts =
+      "slot add_sampled_: id  0 | task 3 | draft size 6 exceeds max 3, truncating\n"
+      "slot add_sampled_: id  0 | task 3 | draft size 6 exceeds max 4, truncating\n";
+  EXPECT_EQ(with(kCuts).requests.at(0).draft->counted_steps, 40);
+  EXPECT_EQ(with(kCuts).files[0].garbled, 0);
+  EXPECT_FALSE(with("").requests.at(0).draft->counted_steps) << "they are another's, then";
+  EXPECT_EQ(
+      with("slot add_sampled_: id  0 | task 3 | draft size 6 exceeds max many\n").files[0].garbled,
+      1);
 }
 
 TEST(Parser, TheOldestServer) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <span>
 
 #include "lab/log/accounting.h"
 #include "lab/log/analysis.h"
@@ -153,6 +154,180 @@ TEST(Recorded, Ngram) {
   EXPECT_EQ(a.lives.at(0).speculation.at(0).type, "ngram-simple");
   EXPECT_EQ(a.lives[0].speculation[0].n_max, 48);
   EXPECT_FALSE(a.lives[0].draft_length);
+}
+
+TEST(Recorded, NgramMod) {
+  // The pool knows the text after the first row. 21 of 71, mean 11.50: 21/10.5 -> v = 2, so that of
+  // the 96 - 1 - 21 = 74 steps 72 had no draft. 92 of 142, mean 31.67: 92/30.67 -> v = 3, and 1 +
+  // 92
+  // + 3 = 96 closes. The third row drafted nothing.
+  const Analysis a = read("ngram-mod.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  ASSERT_EQ(a.requests.size(), 3u);
+  const int64_t verify[] = {2, 3}, steps[] = {74, 3, 31};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(decode_steps(a.requests[i]), steps[i]) << i;
+    EXPECT_EQ(a.requests[i].draft.has_value(), i < 2) << i;
+    EXPECT_EQ(a.requests[i].denominator, Denominator::steps) << i;
+    if (i < 2) {
+      EXPECT_EQ(a.requests[i].draft->line, DraftLine::gen3) << i;
+      EXPECT_EQ(a.requests[i].draft->steps, (Range{verify[i], verify[i]})) << i;
+    }
+  }
+  // 1 of its 129 prompt tokens was evaluated in row 2; no line of this verbosity says how many.
+  EXPECT_EQ(is_warm(a.requests[0]), false);
+  EXPECT_EQ(is_warm(a.requests[1]), true);
+  EXPECT_EQ(is_warm(a.requests[2]), false);
+  EXPECT_EQ(a.requests[1].evaluated_tokens, 1);
+  EXPECT_DOUBLE_EQ(*a.requests[1].similarity, 1);
+  EXPECT_FALSE(a.lives.at(0).draft_length_proved);
+}
+
+TEST(Recorded, PlainCold) {
+  // cache_prompt off, no cache in RAM: 118 - 99 - 19 = 142 - 99 - 43 = 50 - 31 - 19 = 0 taken over,
+  // though the third prompt is the first one's.
+  const Analysis a = read("plain-cold.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  ASSERT_EQ(a.requests.size(), 3u);
+  const int64_t tokens[] = {100, 100, 32}, ends[] = {118, 142, 50};
+  for (size_t i = 0; i < 3; ++i) {
+    const Request& r = a.requests[i];
+    EXPECT_EQ(r.generated_tokens, tokens[i]) << i;
+    EXPECT_EQ(r.end_tokens, ends[i]) << i;
+    EXPECT_EQ(r.cached_tokens, 0) << i;
+    EXPECT_EQ(r.cached_from, CachedFrom::end) << i;
+    EXPECT_EQ(is_warm(r), false) << i;
+    EXPECT_EQ(r.denominator, Denominator::steps) << i;
+    EXPECT_FALSE(r.draft) << i;
+  }
+  EXPECT_EQ(a.totals.cold, 3);
+}
+
+TEST(Recorded, JsonLines) {
+  // --log-jsonl -lv 4, drafts of 4. 11 of 44, mean 1.92: 11/12 -> v = 12; 1 + 11 + 12 = 24; 48 - 44
+  // = 4 cut; 7 + 3 + 1 accepted by position. 17 of 23, mean 3.83: 17/6 -> v = 6; 24; one cut; 6 + 5
+  // + 4 + 2. The statistics lines: 12 and 18 - 12 steps, 882.169 and 1394.843 - 882.169 ms.
+  const Analysis a = read("jsonl.log");
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  EXPECT_EQ(a.files[0].garbled, 0);
+  ASSERT_EQ(a.requests.size(), 2u);
+  const int64_t verify[] = {12, 6}, accepted[] = {11, 17}, drafted[] = {44, 23},
+                prompt[] = {19, 43};
+  const double draft_ms[] = {882.169, 512.674};
+  for (size_t i = 0; i < 2; ++i) {
+    const Request& r = a.requests[i];
+    ASSERT_TRUE(r.draft) << i;
+    EXPECT_EQ(r.draft->line, DraftLine::gen3);
+    EXPECT_EQ(r.draft->steps, (Range{verify[i], verify[i]})) << i;
+    EXPECT_EQ(r.draft->counted_steps, verify[i]) << i;
+    EXPECT_EQ(r.draft->accepted, accepted[i]) << i;
+    EXPECT_EQ(r.draft->drafted, drafted[i]) << i;
+    EXPECT_EQ(r.draft->per_position.size(), 4u) << i;
+    EXPECT_NEAR(*r.draft_ms, draft_ms[i], 1e-9) << i;
+    EXPECT_EQ(r.prompt_tokens, prompt[i]) << i;
+    EXPECT_EQ(r.cached_tokens, 0) << i;
+    EXPECT_EQ(r.cached_from, CachedFrom::log) << i;
+  }
+  EXPECT_EQ(a.lives.at(0).draft_length, 4);
+  EXPECT_FALSE(a.lives[0].draft_length_proved) << "two rows are too few";
+  EXPECT_EQ(a.lives[0].speculation.at(0).n_max, 4);
+}
+
+// What every log of ik_llama.cpp 8337e4cd3 has. `prompt`, `cached`, `tokens` and `ends` by row.
+struct IkRow {
+  int64_t slot, task, prompt, cached, tokens, end;
+};
+void check_ik(const Analysis& a, std::span<const IkRow> rows) {
+  EXPECT_EQ(a.contradiction_count, 0) << a.contradictions[0].text;
+  EXPECT_EQ(a.files[0].garbled, 0);
+  EXPECT_EQ(a.without_timing, 0);
+  ASSERT_EQ(a.lives.size(), 1u);
+  EXPECT_EQ(a.lives[0].engine, "ik_llama.cpp");
+  EXPECT_TRUE(a.lives[0].started_here);
+  ASSERT_EQ(a.requests.size(), rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Request& r = a.requests[i];
+    EXPECT_EQ(r.slot, rows[i].slot) << i;
+    EXPECT_EQ(r.task, rows[i].task) << i;
+    EXPECT_EQ(r.ordinal, static_cast<int64_t>(i) + 1);
+    EXPECT_EQ(r.prompt_tokens, rows[i].prompt) << i;
+    EXPECT_EQ(r.cached_tokens, rows[i].cached) << i;
+    EXPECT_EQ(r.cached_from, CachedFrom::log) << i;
+    EXPECT_EQ(is_warm(r), rows[i].cached > 0) << i;
+    EXPECT_EQ(r.evaluated_tokens, rows[i].prompt - rows[i].cached) << i;
+    EXPECT_EQ(r.generated_tokens, rows[i].tokens) << i;
+    EXPECT_EQ(r.end_tokens, rows[i].end) << i;
+    EXPECT_EQ(r.truncated, false) << i;
+    EXPECT_EQ(r.denominator, Denominator::all) << i;
+  }
+}
+
+TEST(Recorded, IkDraft) {
+  // Drafts of 6. Its statistics lines count 21, 32 - 21 = 11 and 40 - 32 = 8 verify steps, and 126,
+  // 66 and 48 drafted tokens, all of them multiples of 6. What was left to generate cut 1 + 3 + 4 =
+  // 8 of the first row's, 2 + 3 + 4 + 5 = 14 of the second's: 118 and 52, as its draft lines say.
+  //   row 1: 1 + 26 + 21 = 48 closes; rows 2 and 3: 1 + 35 + 11 = 47 of 48 and 1 + 22 + 8 = 31 of
+  //   32, one step without a draft each: a single token was left.
+  // The third prompt is the second: all but one of its 43 tokens were there.
+  const Analysis a = read("ik-draft.log");
+  constexpr IkRow kRows[] = {
+      {0, 1, 19, 0, 48, 66}, {0, 24, 43, 0, 48, 90}, {0, 38, 43, 42, 32, 74}};
+  check_ik(a, kRows);
+  const int64_t verify[] = {21, 11, 8}, steps[] = {21, 12, 9}, accepted[] = {26, 35, 22},
+                drafted[] = {118, 52, 48};
+  const double draft_ms[] = {2442.282, 3826.044 - 2442.282, 4503.479 - 3826.044};
+  for (size_t i = 0; i < 3; ++i) {
+    const Request& r = a.requests[i];
+    ASSERT_TRUE(r.draft) << i;
+    EXPECT_EQ(r.draft->line, DraftLine::gen1) << i;
+    EXPECT_EQ(r.draft->accepted, accepted[i]) << i;
+    EXPECT_EQ(r.draft->drafted, drafted[i]) << i;
+    EXPECT_EQ(r.draft->counted_steps, verify[i]) << i;
+    EXPECT_EQ(r.draft->steps, (Range{verify[i], verify[i]})) << i;
+    EXPECT_EQ(decode_steps(r), steps[i]) << i;
+    EXPECT_NEAR(*r.draft_ms, draft_ms[i], 1e-9) << i;
+    EXPECT_EQ(r.other_slot, false) << i;
+  }
+  // No other length explains all three: 118 in 21 steps needs 6, of 7 each too many would be
+  // missing.
+  EXPECT_EQ(a.lives[0].draft_length, 6);
+  EXPECT_TRUE(a.lives[0].draft_length_proved) << a.lives[0].draft_length_how;
+  EXPECT_EQ(a.lives[0].n_slots, 1);
+  EXPECT_EQ(a.totals.verify_low, 40);
+  EXPECT_NEAR(*a.totals.mean_accepted_len(), 1 + 83.0 / 40, 1e-12);
+}
+
+TEST(Recorded, IkTwoSlots) {
+  // One request alone, two at once, one alone; the first slot's last prompt is the first one's, and
+  // what was in between made it cold.
+  const Analysis a = read("ik-plain-np2.log");
+  constexpr IkRow kRows[] = {{0, 1, 19, 0, 32, 50},
+                             {0, 35, 43, 0, 32, 74},
+                             {1, 34, 42, 0, 32, 73},
+                             {0, 68, 19, 0, 16, 34}};
+  check_ik(a, kRows);
+  EXPECT_EQ(a.lives[0].n_slots, 2);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(a.requests[i].other_slot, i == 1 || i == 2) << i;
+    EXPECT_FALSE(a.requests[i].draft) << i;
+  }
+}
+
+TEST(Recorded, IkJson) {
+  // --log-format json: the timings stand between the objects as text, after a release or before it.
+  const Analysis a = read("ik-json.log");
+  constexpr IkRow kRows[] = {{0, 1, 19, 0, 24, 42}, {0, 26, 43, 0, 24, 66}, {0, 51, 19, 0, 16, 34}};
+  check_ik(a, kRows);
+  EXPECT_EQ(a.lives[0].n_slots, 1);
+}
+
+TEST(Recorded, IkQueued) {
+  // Six at once for one slot: some timings come after the launch of the next request, and its p0.
+  const Analysis a = read("ik-queued.log");
+  constexpr IkRow kRows[] = {{0, 1, 19, 0, 24, 42},  {0, 2, 43, 0, 24, 66}, {0, 3, 42, 0, 24, 65},
+                             {0, 29, 43, 0, 16, 58}, {0, 54, 1, 0, 20, 20}, {0, 79, 19, 0, 12, 30}};
+  check_ik(a, kRows);
+  for (const Request& r : a.requests) EXPECT_EQ(r.other_slot, false) << r.task;
 }
 
 }  // namespace

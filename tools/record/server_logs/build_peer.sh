@@ -6,6 +6,8 @@
 #
 #   tools/record/server_logs/build_peer.sh [JOBS]
 #
+# Its build number is given: it would otherwise count the commits of the repository around it.
+#
 # AMX is left out: on some virtual machines that announce it, its instructions fault.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
@@ -38,7 +40,7 @@ cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL quick)
 END
   cmake -S "$source" -B "$peer/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE='-O1 -DNDEBUG' \
     -DCMAKE_CXX_FLAGS_RELEASE='-O0 -DNDEBUG' -DCMAKE_PROJECT_INCLUDE="$PWD/$peer/quick.cmake" -DGGML_NATIVE=ON \
-    -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF >&2
+    -DLLAMA_BUILD_NUMBER=11434 -DLLAMA_BUILD_COMMIT=package -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF >&2
   cmake --build "$peer/build" -j "$jobs" --target llama-server >&2
 fi
 echo "$binary"

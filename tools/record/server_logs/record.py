@@ -2,7 +2,7 @@
 """Records the logs of a real llama-server (llama.cpp or ik_llama.cpp) and the timings that it gave over
 HTTP at the same time, for the tests of `lockstep lab log`.
 
-    record.py --server build/peer/bin/llama-server --models models --out /tmp/logs [SCENARIO...]
+    record.py --server build/peer/build/bin/llama-server --models models --out /tmp/logs [SCENARIO...]
 
 Each scenario makes OUT/SCENARIO.log, the server's own output with the models' directory replaced by
 /models, and OUT/SCENARIO.json: the command (same replacement) and, for each request in the order of its
@@ -15,6 +15,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -47,6 +48,9 @@ SCENARIOS = {
     "jsonl": ("llama.cpp", [(DRAFT + ["--spec-draft-n-max", "4", "-np", "1", "-lv", "4", "--log-jsonl"], [one(STORY, 24, 1.0), one(CODE, 24, 1.0)])]),
     "ik-draft": ("ik_llama.cpp", [(["-md", "MODEL", "--spec-type", "draft:n_max=6,p_min=0.0", "-np", "1"], [
         one(STORY, 48, 1.0), one(CODE, 48, 1.0), one(CODE, 32, 1.0)])]),
+    # One slot, six requests at once: five wait, and each begins as soon as the one before is released.
+    "ik-queued": ("ik_llama.cpp", [(["-np", "1", "--cache-ram", "0"], [[
+        one(STORY, 24), one(CODE, 24), one(LIST, 24), one(CODE, 16), one("The", 20), one(STORY, 12)]])]),
     "ik-plain-np2": ("ik_llama.cpp", [(["-np", "2"], [one(STORY, 32), [one(CODE, 32), one(LIST, 32)], one(STORY, 16)])]),
     "ik-json": ("ik_llama.cpp", [(["-np", "1", "--log-format", "json"], [one(STORY, 24), one(CODE, 24), one(STORY, 16)])]),
 }
@@ -83,12 +87,13 @@ def record(server, models, out, name, extra):
     engine, lives = SCENARIOS[name]
     model = str(models / SMOLLM2)
     raw, answers, commands = out / f"{name}.raw", [], []
-    with open(raw, "wb") as log:
+    # ik_llama.cpp's server leaves a file of its own where it runs.
+    with open(raw, "wb") as log, tempfile.TemporaryDirectory() as folder:
         for arguments, requests in lives:
             port = free_port()
             command = [str(server), "-m", model, "-c", "2048", "-t", "1", "--host", "127.0.0.1", "--port", str(port)]
             command += [model if word == "MODEL" else word for word in arguments] + extra
-            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
             try:
                 wait_ready(port, process)
                 for item in requests:
@@ -96,7 +101,8 @@ def record(server, models, out, name, extra):
                     with concurrent.futures.ThreadPoolExecutor(len(together)) as pool:
                         for body, answer in zip(together, pool.map(lambda b: post(port, b), together)):
                             answers.append({"life": len(commands), "request": body, "timings": answer.get("timings"),
-                                            "tokens_evaluated": answer.get("tokens_evaluated"), "id_slot": answer.get("id_slot")})
+                                            "tokens_evaluated": answer.get("tokens_evaluated"), "id_slot": answer.get("id_slot"),
+                                            "tokens_cached": answer.get("tokens_cached")})
                 time.sleep(0.5)
             finally:
                 process.terminate()
@@ -107,7 +113,8 @@ def record(server, models, out, name, extra):
         text = text.replace(path.encode(), b"/models")
     # Of the loading of a model only a screenful matters here.
     text = re.sub(rb"(?m)^.*(?:llama_model_loader: - kv|llama_model_loader: - type|print_info: |load: |common_params_fit|~llama|"
-                  rb"llama_context: |sched_reserve|create_tensor|chat template, example).*\n", b"", text)
+                  rb"llama_context: |sched_reserve|create_tensor|chat template, example|"
+                  rb"llm_load_|llama_init_from_model: |^Layer +\d).*\n", b"", text)
     (out / f"{name}.log").write_bytes(text)
     raw.unlink()
     (out / f"{name}.json").write_text(json.dumps({"engine": engine, "commands": commands, "answers": answers}, indent=1) + "\n")
