@@ -97,6 +97,12 @@ sanitized() {   # PRESET CTEST-SELECTION...
   ctest --test-dir "build/$preset" --output-on-failure -j "$jobs" "$@"
 }
 
+# Every architecture that the kernels are written for, with the portable code beside them.
+cuda_architectures() {
+  cmake --preset engine -B build/cuda -DLOCKSTEP_CUDA=ON "-DLOCKSTEP_CUDA_ARCHITECTURES=80;86;89;90;120;80-ptx" &&
+    cmake --build build/cuda -j "$jobs" --target lockstep_cuda_objects
+}
+
 python_tests() {   # FILE
   local venv=$PWD/build/venv-test
   (cd "$(dirname "$1")" && "$venv/bin/python" -m unittest discover -v -p "$(basename "$1")")
@@ -172,6 +178,7 @@ if [ "$mode" = --full ]; then
   for model in models/*.gguf; do
     beside "prove-$(basename "$model" .gguf)" one "$LOCKSTEP_BIN" prove -m "$model" -t 1
   done
+  if [ ${#cuda_tools[@]} -gt 0 ]; then beside cuda-architectures one cuda_architectures; fi
 fi
 all_done
 

@@ -222,6 +222,7 @@ Runner set_up_bench(Flags& flags) {
   flags.integers("--threads", options->threads, -1, 1024);
   flags.text("--isa", options->engine.isa);
   flags.text("--device", options->engine.device);
+  flags.text("--kernels", options->engine.kernels);
   flags.integer("--batch-size", options->batch, 1, kMaxChunk);
   options->engine.bind_kv_types(flags);
   flags.text("--output", options->format);

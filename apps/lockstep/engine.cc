@@ -75,6 +75,7 @@ void EngineOptions::bind_backend(Flags& flags) {
   flags.integer("--threads", threads, -1, 1024);
   flags.text("--isa", isa);
   flags.text("--device", device);
+  flags.text("--kernels", kernels);
 }
 
 void EngineOptions::bind_kv_types(Flags& flags) {
@@ -127,12 +128,20 @@ int default_threads() {
 
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options) {
   const std::optional<int> cuda = options.device ? cuda_index(*options.device) : std::nullopt;
+  if (options.kernels && *options.kernels != "own" && *options.kernels != "portable") {
+    bad_use(fmt::format("--kernels {}: give own or portable", shorten(*options.kernels)));
+  }
+  if (options.kernels && !cuda) {
+    bad_use("--kernels chooses the code of a CUDA device; give it with --device cuda");
+  }
   if (!cuda) return open_cpu_backend(options);
   if (options.isa) {
     bad_use(fmt::format("--isa {}: it chooses the CPU's kernels; leave it out with --device {}",
                         shorten(*options.isa), options.device->shown));
   }
-  return kernels::make_cuda_backend(*cuda);
+  return kernels::make_cuda_backend(*cuda, options.kernels.value_or("own") == "portable"
+                                               ? kernels::CudaCode::portable
+                                               : kernels::CudaCode::own);
 }
 
 std::shared_ptr<kernels::Backend> open_cpu_backend(const EngineOptions& options) {

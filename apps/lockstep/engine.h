@@ -23,11 +23,11 @@ inline constexpr int64_t kDefaultKvBytes = 1LL << 30;    // what the default con
 
 struct EngineOptions {
   std::optional<Given> model, k_type, v_type, device;
-  std::optional<std::string> isa;
+  std::optional<std::string> isa, kernels;
   std::optional<int64_t> threads, context, chunk;
 
   void bind_model(Flags& flags) { flags.text("--model", model); }
-  void bind_backend(Flags& flags);   // -t, --isa, --device
+  void bind_backend(Flags& flags);   // -t, --isa, --device, --kernels
   void bind_kv_types(Flags& flags);  // -ctk, -ctv
   void bind_context(Flags& flags);   // -c, -ub
 };

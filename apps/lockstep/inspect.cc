@@ -166,18 +166,30 @@ Json hyperparameters_json(const model::Hyperparameters& h) {
 // The read bandwidth that the ceiling is for.
 struct Bandwidth {
   double gb_s = 0;
-  int threads = 0;  // that measured it; 0: it was given
+  int threads = 0;     // of the CPU that measured it; 0: it was given, or a device's
+  std::string device;  // whose own memory it is
 };
 
 std::optional<Bandwidth> choose_bandwidth(const InspectOptions& options) {
   if (!options.ceiling) return std::nullopt;
-  if (options.bandwidth) return Bandwidth{*options.bandwidth, 0};
+  if (options.bandwidth) return Bandwidth{*options.bandwidth, 0, ""};
   constexpr int kReadings = 15;
-  BandwidthMeter meter(default_threads());
   std::vector<double> readings;
+  const auto median = [&] {
+    std::nth_element(readings.begin(), readings.begin() + kReadings / 2, readings.end());
+    return readings[kReadings / 2];
+  };
+  if (options.engine.device) {
+    const auto backend = open_backend(options.engine);
+    const std::string name = backend->info().name;
+    if (!name.empty()) {
+      for (int i = 0; i < kReadings; ++i) readings.push_back(backend->read_gb_s());
+      return Bandwidth{median(), 0, name};
+    }
+  }
+  BandwidthMeter meter(default_threads());
   for (int i = 0; i < kReadings; ++i) readings.push_back(meter.read().gb_s);
-  std::nth_element(readings.begin(), readings.begin() + kReadings / 2, readings.end());
-  return Bandwidth{readings[kReadings / 2], meter.threads()};
+  return Bandwidth{median(), meter.threads(), ""};
 }
 
 // What `run` would say of the file, and why it would refuse its tokenizer.
@@ -255,6 +267,7 @@ Json inspect_json(const gguf::File& file, const std::string& architecture,
   if (bandwidth) {
     out["ceiling"] = {{"bandwidth_gb_s", bandwidth->gb_s},
                       {"measured_threads", bandwidth->threads ? Json(bandwidth->threads) : Json()},
+                      {"device", bandwidth->device.empty() ? Json() : Json(bandwidth->device)},
                       {"rows", ceiling}};
   }
   return out;
@@ -275,7 +288,9 @@ std::string costs_text(const Costs& costs, const std::optional<Bandwidth>& bandw
   out += "\n";
   if (bandwidth) {
     out +=
-        bandwidth->threads == 0
+        !bandwidth->device.empty() ? fmt::format("\nceiling at {:.0f} GB/s, read just now by {}",
+                                                 bandwidth->gb_s, bandwidth->device)
+        : bandwidth->threads == 0
             ? fmt::format("\nceiling at {} GB/s", bandwidth->gb_s)
             : fmt::format("\nceiling at {:.1f} GB/s, read just now by {} thread{}", bandwidth->gb_s,
                           bandwidth->threads, bandwidth->threads == 1 ? "" : "s");
@@ -353,6 +368,7 @@ Runner set_up_inspect(Flags& flags) {
   const auto options = std::make_shared<InspectOptions>();
   options->engine.bind_model(flags);
   flags.number_or_none("--bandwidth", options->bandwidth, options->ceiling, 1e-3, 1e9);
+  flags.text("--device", options->engine.device);
   flags.toggle("--json", options->json);
   flags.describe(
       "Shows a model file: metadata, tensors by type, what a pass must read, the ceiling.",

@@ -6,6 +6,7 @@
 #include "chat.h"
 #include "cli.h"
 #include "decode/result.h"
+#include "device_room.h"
 #include "engine.h"
 #include "generation.h"
 #include "interrupt.h"
@@ -129,6 +130,7 @@ ExitCode run(const RunOptions& o) {
 
   decode::SessionOptions session_options;
   session_options.context = choose_context(o.engine, *model, k_type, v_type);
+  check_room_for_context(*backend, *model, session_options.context, k_type, v_type);
   session_options.k_type = k_type;
   session_options.v_type = v_type;
   session_options.chunk = o.engine.chunk.value_or(64);

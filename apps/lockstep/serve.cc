@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "device_room.h"
 #include "engine.h"
 #include "generation.h"
 #include "output.h"
@@ -96,8 +97,9 @@ struct Pool {
 
 // Weights must be in memory already: what is left is what the pages may take. draft_bytes: of a
 // position of the draft model.
-Pool choose_pool(const ServeOptions& o, const model::Model& model, kernels::KvType k_type,
-                 kernels::KvType v_type, int64_t parallel, int64_t draft_bytes) {
+Pool choose_pool(const ServeOptions& o, const model::Model& model, const kernels::Backend& backend,
+                 kernels::KvType k_type, kernels::KvType v_type, int64_t parallel,
+                 int64_t draft_bytes) {
   constexpr int64_t kPage = kernels::kPagePositions;
   const int64_t trained = model.hyperparameters().n_ctx_train;
   const int64_t per_position =
@@ -108,10 +110,12 @@ Pool choose_pool(const ServeOptions& o, const model::Model& model, kernels::KvTy
   const int64_t given = o.engine.context.value_or(0);
   if (given > 0) {
     pool.positions = up(given);
+    check_room_for_context(backend, model, pool.positions, k_type, v_type);
     pool.context = std::min(given, trained);
   } else {
     const int64_t whole = up(trained) * parallel;
-    const int64_t fits = std::max(kPage, free_memory() / 2 / per_position / kPage * kPage);
+    const int64_t fits = std::max(
+        kPage, backend.free_memory().value_or(free_memory()) / 2 / per_position / kPage * kPage);
     pool.positions = o.engine.context ? whole : std::min(whole, fits);
     pool.context = std::min(pool.positions, trained);
   }
@@ -177,7 +181,7 @@ std::unique_ptr<serve::Engine> load(const ServeOptions& o) {
   options.make_source = o.drafts.open_each(*model, tokenizer, backend, options.chunk);
   const auto source = options.make_source(nullptr);
   if (source) source->file_sha256();
-  const Pool pool = choose_pool(o, *model, k_type, v_type, parallel,
+  const Pool pool = choose_pool(o, *model, *backend, k_type, v_type, parallel,
                                 source ? source->kv_bytes_per_position() : 0);
   options.parallel = static_cast<int>(parallel);
   options.pool_positions = pool.positions;

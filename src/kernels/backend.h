@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -97,6 +98,8 @@ class Backend {
   // How fast the device reads its own memory now, in 1e9 bytes a second; 0: the memory is the CPU's
   // (base/memory_bandwidth.h measures it).
   virtual double read_gb_s() { return 0; }
+  // Bytes that the device's own memory has left, for KV pages; none: the memory is the CPU's.
+  virtual std::optional<int64_t> free_memory() const { return std::nullopt; }
   // Memory for a pass's logits that a device writes by itself; null where any memory is as good.
   // May outlive the backend.
   virtual std::shared_ptr<float[]> logits_memory(int64_t /*floats*/) { return nullptr; }
@@ -114,9 +117,14 @@ std::unique_ptr<Backend> make_cpu_backend(const std::string& isa, int threads);
 // Whether this build has kernels for CUDA devices.
 bool has_cuda();
 
-// The backend of CUDA device number `index`. Throws Error(bad_use) when the build has none, and
+// Code for CUDA devices: the device's own, or what any from sm_80 on can run, compiled by the
+// driver at start and without what came later. Equal bits.
+enum class CudaCode : uint8_t { own, portable };
+
+// The backend of CUDA device number `index`. The first one made in a process decides for all which
+// code runs. Throws Error(bad_use) when the build has none, and
 // Error(resource) when the device can't be used: no driver, one that is too old, no such device,
 // one that the build has no code for.
-std::unique_ptr<Backend> make_cuda_backend(int index);
+std::unique_ptr<Backend> make_cuda_backend(int index, CudaCode code = CudaCode::own);
 
 }  // namespace lockstep::kernels

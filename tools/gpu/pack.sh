@@ -15,6 +15,6 @@ for binary in "$build/lockstep" "$build/tests/kernels/cuda/kernels_cuda_test"; d
     grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
     while read -r library; do cp -Lu "$library" "$folder/lib/"; done
 done
-cp "$(dirname "$0")/run.py" "$folder/"
+cp "$(dirname "$0")/run.py" "$(dirname "$0")/../../bench/suite/auto_depth.json" "$folder/"
 git -C "$(dirname "$0")" rev-parse --short=12 HEAD >"$folder/commit"
 du -sh "$folder"

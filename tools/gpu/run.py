@@ -5,6 +5,9 @@ In a folder made by pack.sh, in this order, each part within its own time:
   conformance   kernels_cuda_test: every op, type, KV type and width against the scalar reference, by bits
   sanitizer     the same with few trials under compute-sanitizer: memcheck, racecheck, synccheck
   prove         prove --device cuda --against cpu --quick on each model
+  texts         20 texts of the suite, 256 tokens each, greedy and at temperature 0.8: ids, logits rows and KV
+                pages as the CPU's, on each model
+  portable      conformance with few trials, and prove --quick, with --kernels portable's code
   bench         w1, w2, w4, w8, w16 and pp512 of each model
 Prints one Markdown table last, and keeps every part's whole output in --out. Exit code 1 when a part
 failed or found no device; a part that was left out for time says so and is no failure.
@@ -13,6 +16,7 @@ failed or found no device; a part that was left out for time says so and is no f
 """
 import argparse
 import datetime
+import json
 import os
 import re
 import shutil
@@ -23,7 +27,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
-PARTS = ["conformance", "sanitizer", "prove", "bench"]
+PARTS = ["conformance", "sanitizer", "prove", "texts", "portable", "bench"]
+TEXTS, TEXT_TOKENS = 20, 256
 
 
 class Run:
@@ -111,6 +116,48 @@ def models(options):
             [(re.sub(r"[^A-Za-z0-9_.-]", "-", spec), spec) for spec in options.synth]) or [(None, None)]
 
 
+def texts(run, options):
+    suite = json.loads((HERE / "auto_depth.json").read_text())["prompts"][:TEXTS]
+    for name, model in models(options):
+        if name is None:
+            run.add("texts", "models", "none given", None)
+            return
+        same, tokens, rows, begin, unfinished = 0, 0, 0, time.monotonic(), False
+        for prompt in suite:
+            code, text, _ = run.command(
+                f"texts-{name}-{prompt['id']}",
+                [HERE / "bin/lockstep", "prove", "-m", model, "--device", "cuda", "--against", "cpu", "-p", prompt["text"],
+                 "-n", str(TEXT_TOKENS), "--only", "plain again", "--json"], 60)
+            unfinished |= code is None
+            if code is None:
+                break
+            for line in json.loads(text[text.index("{"):])["lines"] if code == 0 else []:
+                tokens += line["tokens"]
+                rows += line["rows"]
+            same += code == 0
+            if code:
+                tail(text)
+        run.add("texts", f"{name}: {len(suite)} texts, {TEXT_TOKENS} tokens, greedy and T=0.8",
+                f"{same}/{len(suite)} identical, {tokens} tokens and {rows} rows of logits compared, "
+                f"{time.monotonic() - begin:.0f} s" + (", no time for the rest" if unfinished else ""),
+                None if unfinished and not same else same == len(suite))
+
+
+def portable(run, options):
+    code, text, seconds = run.command("portable-conformance", [HERE / "bin/kernels_cuda_test"], 200,
+                                      LOCKSTEP_FEW_TRIALS="1", CUDA_FORCE_PTX_JIT="1")
+    run.add("portable", "kernels_cuda_test, few trials", verdict(code, seconds), None if code is None else code == 0)
+    for name, model in models(options):
+        if name is None:
+            return
+        code, text, seconds = run.command(
+            f"portable-{name}", [HERE / "bin/lockstep", "prove", "-m", model, "--device", "cuda", "--kernels", "portable",
+                                 "--against", "cpu", "--quick"], 200)
+        lines = re.findall(r"\d+/\d+ identical", text)
+        run.add("portable", f"{name}: prove --kernels portable --against cpu --quick",
+                f"{lines[-1] if lines else 'no verdict'}, {verdict(code, seconds)}", None if code is None else code == 0)
+
+
 def prove(run, options):
     for name, model in models(options):
         if name is None:
@@ -167,6 +214,10 @@ def main():
             sanitizer(run)
         elif part == "prove":
             prove(run, options)
+        elif part == "texts":
+            texts(run, options)
+        elif part == "portable":
+            portable(run, options)
         else:
             bench(run, options)
     commit = (HERE / "commit").read_text().strip() if (HERE / "commit").exists() else "unknown"

@@ -155,6 +155,7 @@ class Planner {
   void repeat() {
     add("plain again", {}, [this](Prover& prover, Line& line) {
       run_fresh(prover, line, repetitive("T=0", greedy_), how(tokens()));
+      run_fresh(prover, line, make_case("prose", in_.prose, "T=0", greedy_), how(tokens()));
       run_fresh(prover, line, make_case("prose", in_.prose, "T=0.8", usual_), how(tokens()));
     });
   }

@@ -232,6 +232,7 @@ ExitCode prove(const ProveOptions& options) {
   if (options.against) {
     EngineOptions engine = options.engine;
     engine.device = options.against;
+    if (engine.device->value == "cpu") engine.kernels.reset();
     plain = open_backend(engine);
   }
   Prover prover(model, open_backend(options.engine),

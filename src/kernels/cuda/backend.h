@@ -37,6 +37,7 @@ class CudaBackend final : public Backend {
   void run(const Graph& graph, Pass& pass) override;
   std::shared_ptr<PageMemory> page_memory() const override;
   double read_gb_s() override;
+  std::optional<int64_t> free_memory() const override { return device_->memory().free; }
   std::shared_ptr<float[]> logits_memory(int64_t floats) override;
 
  private:

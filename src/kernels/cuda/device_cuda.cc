@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
@@ -258,7 +260,9 @@ bool has_cuda() {
   return true;
 }
 
-std::unique_ptr<Backend> make_cuda_backend(int index) {
+std::unique_ptr<Backend> make_cuda_backend(int index, CudaCode code) {
+  // The driver reads it when it starts, which is when a device is first opened.
+  if (code == CudaCode::portable) ::setenv("CUDA_FORCE_PTX_JIT", "1", 1);
   return std::make_unique<cuda::CudaBackend>(cuda::open_device(index));
 }
 

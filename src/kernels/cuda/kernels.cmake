@@ -25,6 +25,7 @@ if(LOCKSTEP_CUDA_FOUND)
       DEPFILE ${object}.d
       COMMENT "Building CUDA object ${source}.cu.o" VERBATIM)
   endforeach()
+  add_custom_target(lockstep_cuda_objects DEPENDS ${objects})
   set(LOCKSTEP_CUDA_OBJECTS ${objects} CACHE INTERNAL "the compiled kernels")
   target_sources(lockstep_kernels PRIVATE cuda/device_cuda.cc ${objects})
   set_source_files_properties(${objects}
