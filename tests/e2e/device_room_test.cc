@@ -43,15 +43,15 @@ TEST(DeviceRoom, MainMemoryIsNotAskedHere) {
 
 TEST(DeviceRoom, SaysWhatFits) {
   EXPECT_EQ(refusal(int64_t{256} * 640000, 640000, kernels::KvType::f16), "");
-  const std::string f16 = refusal(int64_t{256} * 640000, 6400000, kernels::KvType::f16);
-  EXPECT_NE(f16.find("6400000 positions needs 0.51 GB"), std::string::npos) << f16;
+  const std::string f16 = refusal(int64_t{256} * 640000, 2000000, kernels::KvType::f16);
+  EXPECT_NE(f16.find("2000000 positions needs 0.51 GB"), std::string::npos) << f16;
   EXPECT_NE(f16.find("0.16 GB are free"), std::string::npos) << f16;
   EXPECT_NE(f16.find("; -c 640000 fits, with -ctk q8_0 -ctv q8_0 -c 1204672"), std::string::npos)
       << f16;
-  const std::string q8 = refusal(int64_t{256} * 640000, 6400000, kernels::KvType::q8_0);
+  const std::string q8 = refusal(int64_t{256} * 640000, 2000000, kernels::KvType::q8_0);
   EXPECT_NE(q8.find("; -c 1204672 fits"), std::string::npos) << q8;
   EXPECT_EQ(q8.find("-ctk"), std::string::npos) << q8;
-  EXPECT_NE(refusal(1000, 6400000, kernels::KvType::q8_0).find("not even one page fits"),
+  EXPECT_NE(refusal(1000, 2000000, kernels::KvType::q8_0).find("not even one page fits"),
             std::string::npos);
 }
 
