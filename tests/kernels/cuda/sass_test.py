@@ -27,17 +27,30 @@ def nvcc_version(nvcc):
     return re.search(r"release (\S+), V(\S+)", text)[2]
 
 
+def plain_name(mangled):
+    """_ZN8lockstep…_GLOBAL__N__8aa…17matmul_q32_kernelILi8ELb0EEEv…: matmul_q32_kernel<8,0>.
+
+    Read by the lengths of the names (Itanium C++ ABI 5.1): the anonymous namespace's holds hashes of the
+    file's path, whose digits and letters mean nothing. An enumerator is LNS1_6FormatE5E.
+    """
+    at, name = len("_ZN"), ""
+    while length := re.match(r"\d+", mangled[at:]):
+        at += len(length[0])
+        name = mangled[at:at + int(length[0])]
+        at += len(name)
+    if not name.endswith("_kernel"):
+        raise ValueError(f"{mangled}: not the name of a kernel")
+    values = re.match(rf"I((?:{VALUE})+)E", mangled[at:])
+    return name + (f"<{','.join(re.findall(VALUE, values[1]))}>" if values else "")
+
+
 def count(sass):
     """{kernel: Counter of opcodes}, kernels by their plain names."""
     kernels = collections.defaultdict(collections.Counter)
     name = None
     for line in sass.splitlines():
         if found := re.search(r"Function : (\S+)", line):
-            # The last name before the argument: …17matmul_q32_kernelILi8ELb0EEEv…; an enumerator is
-            # LNS1_6FormatE5E.
-            kernel = re.search(rf"\d([a-z]+(?:_[a-z0-9]+)*_kernel)(I(?:{VALUE})+E)?E", found[1])
-            values = ",".join(re.findall(VALUE, kernel[2] or ""))
-            name = kernel[1] + (f"<{values}>" if values else "")
+            name = plain_name(found[1])
             kernels[name].clear()
         elif found := re.search(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)", line):
             kernels[name][found[1]] += 1
