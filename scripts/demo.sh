@@ -17,9 +17,12 @@ lockstep=build/release/lockstep
 smollm2=models/SmolLM2-135M-Instruct.Q4_1.gguf
 gemma3=models/gemma-3-270m-q4_k_m.gguf
 
-say "SmolLM2 135M answers, drafting from its own text"
+say "SmolLM2 135M answers"
 "$lockstep" run -m "$smollm2" -cnv -st -p "Explain in two sentences why the sea is salty." \
-  -n 64 -s 1 --spec-type suffix </dev/null
+  -n 64 -s 1 </dev/null
+
+say "SmolLM2 135M goes on, drafting from its own text: the same tokens in fewer passes"
+"$lockstep" run -m "$smollm2" -p "one two three four. one two three four. one two" -n 48 --temp 0 --spec-type suffix
 
 say "Gemma 3 270M continues"
 "$lockstep" run -m "$gemma3" -p "The three primary colours are" -n 32 --temp 0 --spec-type ngram

@@ -126,6 +126,10 @@ int default_threads() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
+void check_device_name(const EngineOptions& options) {
+  if (options.device) cuda_index(*options.device);
+}
+
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options) {
   const std::optional<int> cuda = options.device ? cuda_index(*options.device) : std::nullopt;
   if (options.kernels && *options.kernels != "own" && *options.kernels != "portable") {
@@ -136,7 +140,7 @@ std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options) {
   }
   if (!cuda) return open_cpu_backend(options);
   if (options.isa) {
-    bad_use(fmt::format("--isa {}: it chooses the CPU's kernels; leave it out with --device {}",
+    bad_use(fmt::format("--isa {}: it chooses the CPU's kernels; leave it out with {}",
                         shorten(*options.isa), options.device->shown));
   }
   return kernels::make_cuda_backend(*cuda, options.kernels.value_or("own") == "portable"

@@ -45,6 +45,8 @@ std::shared_ptr<const model::Model> open_drafter(const Given& source,
                                                  const text::Tokenizer& target);
 
 int default_threads();
+// Throws Error(bad_use) when --device names none.
+void check_device_name(const EngineOptions& options);
 // That of --device, on the CPU with -t and --isa. Throws as make_cpu_backend and make_cuda_backend
 // do.
 std::shared_ptr<kernels::Backend> open_backend(const EngineOptions& options);

@@ -338,6 +338,10 @@ std::string inspect_text(const gguf::File& file, const std::string& architecture
 }
 
 ExitCode inspect(const InspectOptions& options) {
+  check_device_name(options.engine);
+  if (options.engine.device && (!options.ceiling || options.bandwidth)) {
+    note("--device: nothing is measured; give --bandwidth without a number to read its memory");
+  }
   const gguf::File file = open_model_source(options.engine);
   const std::string architecture = file.string("general.architecture").value_or("");
   std::shared_ptr<const model::Model> model;

@@ -218,6 +218,10 @@ ExitCode serve_until_signal(const ServeOptions& o) {
   options.port = static_cast<uint16_t>(o.port.value_or(kDefaultPort));
   if (o.api_key) options.api_keys = split_keys(*o.api_key);
   if (o.cors_origins) options.access.origins = split_origins(*o.cors_origins);
+  for (const auto& [flag, file] : {std::pair{"--ssl-key-file", &o.key_file},
+                                   std::pair{"--ssl-cert-file", &o.certificate_file}}) {
+    if (*file && (*file)->empty()) bad_use(fmt::format("{}: the name is empty; name a file", flag));
+  }
   options.access.key_file = o.key_file.value_or("");
   options.access.certificate_file = o.certificate_file.value_or("");
   options.page = !o.no_page;
@@ -235,7 +239,10 @@ ExitCode serve_until_signal(const ServeOptions& o) {
     try {
       app.start(load(o));
       note(fmt::format("listening on {}://{}:{}",
-                       options.access.key_file.empty() ? "http" : "https", options.host,
+                       options.access.key_file.empty() ? "http" : "https",
+                       options.host.find(':') == std::string::npos
+                           ? options.host
+                           : fmt::format("[{}]", options.host),  // IPv6 (RFC 3986, 3.2.2)
                        app.port()));
     } catch (...) {
       failed = std::current_exception();

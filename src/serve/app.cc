@@ -274,10 +274,10 @@ void props(App& app, std::shared_ptr<Exchange> exchange) {
   const auto token = [&](int32_t id) {
     return id < 0 ? std::string() : text::well_formed_utf8(engine.tokenizer.piece(id, true));
   };
+  Json params = settings_json(nothing, engine.defaults.sampling, context);
+  if (!engine.defaults.seed_given) params["seed"] = kRandomSeed;  // each request draws its own
   respond_json(*exchange,
-               {{"default_generation_settings",
-                 {{"n_ctx", context},
-                  {"params", settings_json(nothing, engine.defaults.sampling, context)}}},
+               {{"default_generation_settings", {{"n_ctx", context}, {"params", params}}},
                 {"total_slots", engine.scheduler->options().parallel},
                 {"model_alias", engine.alias},
                 {"model_path", text::well_formed_utf8(engine.path)},
@@ -349,7 +349,7 @@ void detokenize(App& app, std::shared_ptr<Exchange> exchange) {
     const Fields fields(body);
     const Json* tokens = fields.find("tokens");
     if (tokens == nullptr) fields.refuse("tokens", "it is missing; give a list of token ids");
-    const auto ids = encode_prompt(parse_ids(*tokens, "tokens"), engine.tokenizer);
+    const auto ids = encode_prompt(parse_ids(*tokens, "tokens"), engine.tokenizer, "tokens");
     respond_json(to, {{"content", text::well_formed_utf8(engine.tokenizer.decode(ids, true))}});
   });
 }

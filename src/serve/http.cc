@@ -34,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kJson = "application/json; charset=utf-8";
 constexpr size_t kReadPiece = 16 << 10;   // what a TLS record may hold
+constexpr size_t kReadAhead = 64 << 10;   // what Beast reads at once
 constexpr size_t kWritePiece = 64 << 10;  // bytes that one time-out is for
 constexpr double kLingerSeconds = 10;     // for a client that is still sending what nobody reads
 constexpr double kPeekSeconds = 0.25;     // between looks at a client that has sent more already
@@ -112,7 +113,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
         socket_(std::move(socket)),
         wire_(socket_, server.tls.get()),
         timer_(server.io),
-        peek_timer_(server.io) {
+        peek_timer_(server.io),
+        buffer_(server.limits.header_bytes + kReadAhead) {
     server_.connections.insert(this);
     ++server_.open;
     ++server_.accepted;
@@ -237,6 +239,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
                      .type = "unavailable_error",
                      .message = "too many large requests are being read; try again"});
     }
+    const auto& head = parser_->get();
+    if (head.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
+      return refuse({.status = 501,
+                     .type = "not_supported_error",
+                     .message = "Transfer-Encoding: only chunked is known"});
+    }
+    const auto coding = head[http::field::content_encoding];
+    if (!coding.empty() && !beast::iequals(coding, "identity")) {
+      return refuse({.status = 415, .message = "Content-Encoding: send the body as it is"});
+    }
     server_.body_bytes += bytes;
     body_reserved_ = bytes;
     const auto expect = parser_->get()[http::field::expect];
@@ -277,7 +289,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
           {.status = 413,
            .message = fmt::format("the body is larger than {} bytes", server_.limits.body_bytes)});
     }
-    if (error == http::error::header_limit) {
+    if (error == http::error::header_limit || error == http::error::buffer_overflow) {
       return refuse({.status = 431,
                      .message = fmt::format("the headers are larger than {} bytes",
                                             server_.limits.header_bytes)});
@@ -509,6 +521,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::steady_timer timer_, peek_timer_;
   uint64_t timer_turn_ = 0, watch_turn_ = 0;
   uint64_t serial_ = 0;  // of the request: what is said of an earlier one is too late
+  // What has been read and not yet understood. Beast counts neither extensions of chunks nor
+  // trailers as header or body: here they end.
   beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   State state_ = State::idle;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <boost/asio/ssl.hpp>
+#include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include "base/error.h"
@@ -38,6 +40,16 @@ std::unique_ptr<ssl::context> make_tls(const HttpAccess& access) {
     throw Error(ExitCode::bad_use,
                 "TLS needs both --ssl-key-file and --ssl-cert-file; give the other one, too");
   }
+  for (const std::string& file : {access.certificate_file, access.key_file}) {
+    // A pipe would be waited for, and of the rest OpenSSL says little.
+    std::error_code why;
+    if (std::filesystem::is_regular_file(file, why) && std::ifstream(file)) continue;
+    throw Error(ExitCode::bad_file,
+                fmt::format("{}: {}; name a file in PEM", shorten(file),
+                            why                                  ? why.message()
+                            : std::filesystem::exists(file, why) ? "cannot be read as a file"
+                                                                 : "no such file"));
+  }
   auto tls = std::make_unique<ssl::context>(ssl::context::tls_server);
   tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 |
                    ssl::context::no_tlsv1_1);
@@ -53,6 +65,11 @@ std::unique_ptr<ssl::context> make_tls(const HttpAccess& access) {
   check(access.certificate_file, "a certificate");
   tls->use_private_key_file(access.key_file, ssl::context::pem, error);
   check(access.key_file, "the certificate's private key, without a password,");
+  if (::SSL_CTX_check_private_key(tls->native_handle()) != 1) {
+    throw Error(ExitCode::bad_file,
+                fmt::format("{}: is not the private key of {}", shorten(access.key_file),
+                            shorten(access.certificate_file)));
+  }
   return tls;
 }
 

@@ -47,13 +47,15 @@ uint64_t draw_seed() {
   return seed;
 }
 
-std::vector<int32_t> encode_prompt(const Prompt& prompt, const text::Tokenizer& tokenizer) {
+std::vector<int32_t> encode_prompt(const Prompt& prompt, const text::Tokenizer& tokenizer,
+                                   std::string_view field) {
   std::vector<int32_t> ids;
   for (size_t i = 0; i < prompt.size(); ++i) {
     if (const auto* id = std::get_if<int32_t>(&prompt[i])) {
       if (*id >= tokenizer.n_vocab()) {
-        refuse_field("prompt", fmt::format("token {} is not in the vocabulary (ids 0 to {})", *id,
-                                           tokenizer.n_vocab() - 1));
+        refuse_field(std::string(field),
+                     fmt::format("token {} is not in the vocabulary (ids 0 to {})", *id,
+                                 tokenizer.n_vocab() - 1));
       }
       ids.push_back(*id);
     } else {

@@ -26,7 +26,8 @@ Prepared prepare(const Request& request, const text::Tokenizer& tokenizer,
 
 // The ids of one prompt. A text that comes first gets BOS where the model asks for it; texts of
 // control tokens are those tokens, as in llama-server.
-std::vector<int32_t> encode_prompt(const Prompt& prompt, const text::Tokenizer& tokenizer);
+std::vector<int32_t> encode_prompt(const Prompt& prompt, const text::Tokenizer& tokenizer,
+                                   std::string_view field = "prompt");
 
 // How a template has calls written; none where it knows no tools, or writes them in a way that is
 // not read here.

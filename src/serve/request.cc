@@ -17,7 +17,6 @@ namespace {
 constexpr double kFloatMax = std::numeric_limits<float>::max();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kMaxId = std::numeric_limits<int32_t>::max();
-constexpr int64_t kRandomSeed = 0xFFFFFFFF;  // llama.cpp's "draw one"
 
 // Fields that clients send and that are accepted only where they would do nothing. `neutral` says
 // whether a value does nothing; `instead` completes "not supported; ".

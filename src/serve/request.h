@@ -33,6 +33,8 @@ inline constexpr int64_t kMaxTop = 256;       // probabilities of a token
 inline constexpr size_t kMaxStops = 256;
 inline constexpr size_t kMaxTools = 1024;
 
+inline constexpr int64_t kRandomSeed = 0xFFFFFFFF;  // llama.cpp's "draw one"
+
 struct Request {
   Surface surface = Surface::completion;
   std::vector<Prompt> prompts;               // of a chat: none, the messages make it

@@ -272,6 +272,12 @@ class InspectMeasures(CliTest):
         self.assertIsNone(self.json("inspect", "-m", MODEL, "--bandwidth", "60")["ceiling"]["measured_threads"])
         self.refused("inspect", "-m", MODEL, "--bandwidth", "0", says="--bandwidth 0")
 
+    def test_the_device_is_a_device(self):
+        for name in ("gpu", "cpu,cuda", "cuda:-1"):
+            self.refused("inspect", "-m", MODEL, "--device", name, says=name)
+        self.assertIn(b"nothing is measured", self.check("inspect", "-m", MODEL, "--device", "cpu").stderr)
+        self.assertIsNone(self.json("inspect", "-m", MODEL, "--device", "cpu", "--bandwidth")["ceiling"]["device"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -422,6 +422,14 @@ class Cases:
                 self.assertFalse(result["whole"])
                 self.assertIn((entry, field), {(f["entry"], f["field"]) for f in result["faults"]}, result["faults"])
 
+    def test_a_head_beyond_the_last_entry_stops_whoever_reads(self):
+        where = self.db.place()
+        self.lab("import", self.file("bench.json", llama_bench(1)), where=where)
+        self.db.unguarded(where, "UPDATE head SET entries = 9223372036854775807")
+        for words in (["show"], ["tried", "p_min=0.1"], ["records"], ["rejected"]):
+            with self.subTest(words):
+                self.refused("lab", *words, "--ledger", where, code=BAD_FILE, says="lockstep lab verify")
+
     def test_a_chain_written_anew_is_found_by_its_head(self):
         where = self.db.place()
         source = self.file("bench.json", llama_bench(1))

@@ -215,6 +215,12 @@ class BadInput(CliTest):
         self.assertEqual((facts["cut"], facts["garbled"], facts["unfinished"], facts["byte_order_mark"]), (1, 1, True, True))
         self.assertGreater(facts["crlf"], 0)
 
+    def test_a_page_does_not_take_the_place_of_its_log(self):
+        log = self.write((LOGS / "plain-np4.log").read_bytes())
+        kept = Path(log).read_bytes()
+        self.refused("lab", "log", log, "--html", log, says="--html")
+        self.assertEqual(Path(log).read_bytes(), kept)
+
     def test_cut_anywhere(self):
         good = (LOGS / "synthetic-gen1.log").read_bytes()
         for end in range(1500, len(good), 997):

@@ -96,6 +96,24 @@ class Report(Files):
         self.check("lab", "init", "--ledger", empty)
         self.refused("lab", "report", "--ledger", empty, says="lab import")
 
+    def test_no_output_takes_the_place_of_what_is_read(self):
+        table, ledger = self.folder / "ab.csv", self.folder / "l.db"
+        table.write_bytes(TABLE.read_bytes())
+        self.check("lab", "import", TABLE, "--ledger", ledger)
+        kept = table.read_bytes(), ledger.read_bytes()
+        again = self.folder / "x" / ".." / "ab.csv"
+        (self.folder / "x").mkdir()
+        (self.folder / "link.csv").hardlink_to(table)
+        for arguments, says in [((table, "--html", table), "--html"), ((table, "--md", again), "--md"),
+                                ((table, "--md", self.folder / "link.csv"), "--md"), ((table, "--html", ledger), "database"),
+                                (("--ledger", ledger, "--html", ledger), "--html"),
+                                ((table, "--html", self.folder / "o", "--md", self.folder / "x" / ".." / "o"), "too"),
+                                ((table, "--html", ""), "empty")]:
+            with self.subTest(arguments):
+                self.refused("lab", "report", *arguments, says=says)
+                self.assertEqual((table.read_bytes(), ledger.read_bytes()), kept)
+        self.assertFalse((self.folder / "o").exists())
+
     def test_help_names_the_inputs_and_has_an_example(self):
         text = self.check("lab", "report", "--help").stdout.decode()
         for part in ("lockstep.lab.runs/1", "lab log --json", "fresh_tok_s", "ledger", "Example"):

@@ -33,6 +33,7 @@ class Trace(CliTest):
         self.assertAlmostEqual(result["busy_ms"], sum(e["dur"] for e in passes) / 1e3, 3)
         self.assertAlmostEqual(result["sum_ms"], sum(e["dur"] for e in events) / 1e3, 3)
         self.assertEqual({p["rows"] for p in result["passes"]}, {e["args"]["rows"] for e in passes})
+        self.assertEqual(result["crossing"], 0)
         text = self.check("lab", "trace", self.trace).stdout.decode()
         self.assertIn("kinds of pass are mixed", text)
 

@@ -155,12 +155,18 @@ class Tls(cli.CliTest):
         wrong.write_text("no PEM")
         other = self.folder / "other.pem"
         subprocess.run(["openssl", "genrsa", "-out", other, "2048"], check=True, capture_output=True)
+        kind = self.folder / "kind.pem"   # of another kind than the certificate's
+        subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", kind], check=True,
+                       capture_output=True)
         start = ("serve", "-m", TINY, "--port", "0")
         for key, certificate, blamed in [(nothing, self.certificate, nothing), (wrong, self.certificate, wrong),
                                          (self.key, wrong, wrong), (self.key, nothing, nothing),
-                                         (other, self.certificate, other)]:
+                                         (other, self.certificate, other), (kind, self.certificate, kind),
+                                         (self.folder, self.certificate, self.folder),
+                                         (self.key, pathlib.Path("/dev/zero"), pathlib.Path("/dev/zero"))]:
             self.refused(*start, "--ssl-key-file", key, "--ssl-cert-file", certificate, code=BAD_FILE, says=blamed.name)
         self.refused(*start, "--ssl-key-file", self.key, code=BAD_USE, says="--ssl-cert-file")
+        self.refused(*start, "--ssl-key-file", "", "--ssl-cert-file", "", code=BAD_USE, says="--ssl-key-file")
 
 
 class Names(cli.CliTest):

@@ -192,6 +192,30 @@ class BadInput(cli.CliTest):
             client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 no TLS here\r\n\r\n")
             self.assertIn(b" 400 ", client.recv(1000))
 
+    def test_parts_of_chunks_that_are_no_body(self):
+        head = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        before = memory_of(self.server.process.pid)
+        for begin, more in [(b"2;a=", b"x" * 65536), (b"2\r\n{}\r\n0\r\n", b"A: " + b"b" * 1000 + b"\r\n")]:
+            with socket.create_connection(("127.0.0.1", self.server.port), timeout=30) as client:
+                client.sendall(head + begin)
+                try:
+                    for _ in range((64 << 20) // len(more)):
+                        client.sendall(more)
+                except OSError:
+                    pass   # it has said what it thinks of it, and gone
+                else:
+                    self.fail("64 MB of it are taken")
+        self.assertLess(memory_of(self.server.process.pid) - before, 16 << 20)
+
+    def test_codings_that_are_not_known(self):
+        for line, status in [(b"Transfer-Encoding: gzip", 501), (b"Content-Encoding: gzip\r\nContent-Length: 2", 415)]:
+            with socket.create_connection(("127.0.0.1", self.server.port), timeout=30) as client:
+                client.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\n" + line +
+                               b"\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                answer = read_all(client)
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1, answer)
+                self.assertIn(b" %d " % status, answer[:20])
+
     def test_requests_sent_by_halves(self):
         halves = []
         for data in [b"", b"GET /hea", b"POST /completion HTTP/1.1\r\nContent-Length: 100\r\n"] * 20:

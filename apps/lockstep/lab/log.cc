@@ -1,12 +1,10 @@
 // lockstep lab log: what a server's log does and does not say.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
-#include "base/temporary_file.h"
 #include "cli.h"
 #include "lab/lab.h"
 #include "lab/log/compare.h"
@@ -14,6 +12,7 @@
 #include "lab/log_json.h"
 #include "lab/no_timing.h"
 #include "output.h"
+#include "output_file.h"
 
 namespace lockstep::app {
 namespace {
@@ -75,14 +74,9 @@ ExitCode compare(const LogOptions& options) {
   return ExitCode::ok;
 }
 
-void write_file(const std::string& path, std::string_view text) {
-  TemporaryFile file(path, text.size());
-  std::memcpy(file.bytes().data(), text.data(), text.size());
-  file.keep();
-}
-
 ExitCode log(const LogOptions& options) {
   if (options.files.empty()) bad_use("no log; give one or more files");
+  check_outputs({{"--html", options.html}}, options.files);
   if (options.compare) return compare(options);
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
   const Analysis analysis = read(paths);

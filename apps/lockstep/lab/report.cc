@@ -1,10 +1,8 @@
 // lockstep lab report: what was measured, as a page.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <memory>
 
-#include "base/temporary_file.h"
 #include "cli.h"
 #include "lab/lab.h"
 #include "lab/ledger_common.h"
@@ -13,6 +11,7 @@
 #include "lab/report/render.h"
 #include "lab/report/sources.h"
 #include "output.h"
+#include "output_file.h"
 
 namespace lockstep::app {
 namespace {
@@ -25,13 +24,10 @@ struct ReportOptions : LedgerOptions {
   std::optional<double> alpha;
 };
 
-void write_file(const std::string& path, std::string_view text) {
-  TemporaryFile file(path, text.size());
-  std::memcpy(file.bytes().data(), text.data(), text.size());
-  file.keep();
-}
-
 ExitCode make_report(const ReportOptions& options) {
+  std::vector<std::string> inputs_there = options.files;
+  if (options.files.empty()) inputs_there.push_back(options.place());
+  check_outputs({{"--html", options.html}, {"--md", options.markdown}}, inputs_there);
   report::Options studied_by;
   studied_by.alpha = options.alpha.value_or(0.05);
   if (options.reported) studied_by.reported = reported_values(*options.reported);

@@ -110,7 +110,8 @@ const CpuKernels& select_cpu_kernels(std::string_view isa) {
     const bool can_run = cpu_can_run(*all[i], &missing);
     if (isa == all[i]->isa && !can_run) {
       throw Error(ExitCode::bad_use, "this CPU can't run the " + std::string(isa) +
-                                         " kernels: it lacks " + missing + "; use --isa scalar");
+                                         " kernels: it lacks " + missing +
+                                         "; leave --isa out, or name another");
     }
     if (can_run && (isa.empty() || isa == all[i]->isa)) return *all[i];
     names += (names.empty() ? "" : ", ") + std::string(all[i]->isa);

@@ -102,9 +102,17 @@ Ledger::Ledger(const std::string& where, Database::Mode mode)
 }
 
 Head Ledger::head() {
-  const auto rows = database_->all("SELECT entries, hash FROM head WHERE one = 1");
+  const auto rows = database_->all(
+      "SELECT entries, hash, (SELECT coalesce(max(seq), 0) FROM object) FROM head WHERE one = 1");
   if (rows.size() != 1) throw Damaged("the ledger has no head; lockstep lab verify says more");
-  return {integer_of(rows[0][0]), text_of(rows[0][1])};
+  const int64_t entries = integer_of(rows[0][0]), last = integer_of(rows[0][2]);
+  if (entries > last) {
+    throw Damaged(
+        fmt::format("the ledger's head says {} entries and the last is {}; lockstep lab verify "
+                    "says more",
+                    entries, last));
+  }
+  return {entries, text_of(rows[0][1])};
 }
 
 std::map<std::string, int64_t> Ledger::counts() {

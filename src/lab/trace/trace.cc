@@ -125,7 +125,9 @@ class Accounts {
   // All events of one track, by begin and, of equal begins, the longer first.
   void track(const Event* first, const Event* last) {
     for (const Event* event = first; event != last; ++event) {
-      while (!open_.empty() && open_.back().event->end <= event->begin) close();
+      while (!open_.empty() && open_.back().event->end <= event->begin + slack(event->begin)) {
+        close();
+      }
       // One that reaches beyond what it began in is no part of it: its own time is what is left.
       while (!open_.empty() && open_.back().event->end + slack(event->end) < event->end) {
         ++trace_.crossing;
