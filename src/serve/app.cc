@@ -8,7 +8,9 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/sha256.h"
@@ -69,7 +71,10 @@ struct App::Impl {
   std::unique_ptr<Engine> engine;
   std::atomic<int64_t> small_work{0};
   std::atomic<int> signal{0};
+  // run() can return, by what the thread does, before stop() has stored the thread.
+  std::mutex stopper_mutex;
   std::thread stopper;
+  bool stopping = false;
   HttpServer server;
   // Parsing, templates and tokenizing: apart from the thread that reads and writes, which must not
   // wait, and from the one that decodes. Its threads end before the server does.
@@ -550,7 +555,8 @@ void App::start(std::unique_ptr<Engine> engine) {
 
 void App::stop() {
   Impl& s = *impl_;
-  if (s.stopper.joinable()) return;
+  const std::lock_guard lock(s.stopper_mutex);
+  if (std::exchange(s.stopping, true)) return;
   // The scheduler waits for its answers; whoever stops must not.
   s.stopper = std::thread([&s] {
     if (Engine* engine = s.ready.load()) engine->scheduler->stop(s.options.grace_seconds);
@@ -568,7 +574,12 @@ int App::run() {
            .text = "stopping: running answers are finished, no new ones begin"});
     stop();
   });
-  if (s.stopper.joinable()) s.stopper.join();
+  std::thread stopper;
+  {
+    const std::lock_guard lock(s.stopper_mutex);
+    stopper = std::move(s.stopper);
+  }
+  if (stopper.joinable()) stopper.join();
   return s.signal;
 }
 
