@@ -12,7 +12,7 @@ ENGINE_PACKAGES=(
 [ -e /usr/include/boost/beast.hpp ] || ENGINE_PACKAGES+=(libboost-dev)
 TEST_PACKAGES=(ccache clang-19 libclang-rt-19-dev libgtest-dev libmpfr-dev pkg-config
                libsqlite3-dev libpq-dev postgresql
-               chromium chromium-driver python3-selenium)
+               chromium chromium-driver python3-selenium apache2-utils)
 
 jobs=$(nproc)
 

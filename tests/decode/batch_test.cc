@@ -251,7 +251,7 @@ TEST(BatchProperty, EachSessionGivesWhatItGivesAlone) {
   const uint64_t seeds = 60;
 #else
   const char* full = std::getenv("LOCKSTEP_FULL");  // scripts/test.sh --full
-  const uint64_t seeds = full != nullptr ? 2000 : kSanitized ? 15 : 60;
+  const uint64_t seeds = full != nullptr ? 1200 : kSanitized ? 15 : 60;
 #endif
   Counts counts;
   std::optional<std::string> found;

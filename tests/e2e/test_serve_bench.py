@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 import cli
-from serving import TINY
+from serving import TINY, Server
 
 BENCH = cli.ROOT / "bench"
 sys.path.insert(0, str(BENCH))
@@ -53,6 +53,26 @@ class ServeBench(unittest.TestCase):
         bench.check(result, [{"seed": 1}])
         with self.assertRaises(serve_speed.Failure):
             bench.check([{"last": {"lockstep": {"token_sha256": "b" * 64}}}], [{"seed": 1}])
+
+    def test_apache_bench(self):
+        """An existing client, unmodified: HTTP/1.0, with and without connections that are kept."""
+        body = {"prompt": "one two three", "max_tokens": 16, "seed": 3}
+        with Server("-t", "1", "-np", "4") as server, tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            tokens = server.post("/v1/completions", body)["usage"]["completion_tokens"]
+            json.dump(body, file)
+            file.flush()
+            for kept in ([], ["-k"]):
+                done = subprocess.run(["ab", "-l", "-n", "40", "-c", "4", *kept, "-p", file.name, "-T", "application/json",
+                                       f"http://127.0.0.1:{server.port}/v1/completions"],
+                                      capture_output=True, text=True, errors="replace", timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r"Complete requests: +40\n")
+                self.assertRegex(done.stdout, r"Failed requests: +0\n")
+                self.assertNotIn("Non-2xx", done.stdout)
+                if kept:
+                    self.assertRegex(done.stdout, r"Keep-Alive requests: +40\n")
+            _, _, metrics = server.request("GET", "/metrics")
+            self.assertIn(f"llamacpp:tokens_predicted_total {81 * tokens}\n", metrics.decode())
 
     def test_load(self):
         done, rows = self.script("serve_load.py", "--half", "20", "--unread", "20", "--idle", "10", "--streams", "2", "-n",
