@@ -278,7 +278,8 @@ TEST(BatchProperty, EachSessionGivesWhatItGivesAlone) {
       static_cast<long long>(counts.shared), finishes.c_str(), static_cast<long long>(counts.left),
       static_cast<long long>(counts.drafted), static_cast<long long>(counts.accepted),
       static_cast<long long>(counts.cached), static_cast<long long>(counts.waited));
-  EXPECT_GT(counts.shared, counts.passes / 4);
+  // Of the few that a sanitizer has time for, some seeds have one place alone.
+  EXPECT_GT(counts.shared, counts.passes / (kSanitized ? 8 : 4));
   EXPECT_GT(counts.accepted, 0);
   EXPECT_LT(counts.accepted, counts.drafted);
   EXPECT_GT(counts.cached, 0);
