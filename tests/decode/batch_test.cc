@@ -207,10 +207,10 @@ class World {
     place.trace.fault = session.fault();
     place.trace.state = session.kv().hash();
     // Nothing was generated, so no pass was run for the prompt: the states need not be the same.
-    // Where none may be generated, by the limit or by the context, begin() still runs it, to a fault
-    // if there is one.
-    const bool no_tokens = session.options().max_tokens == 0 ||
-                           session.prompt_tokens() == session.options().context;
+    // Where none may be generated, by the limit or by the context, begin() still runs it, to a
+    // fault if there is one.
+    const bool no_tokens =
+        session.options().max_tokens == 0 || session.prompt_tokens() == session.options().context;
     if (no_tokens || (place.plain.tokens.empty() && place.plain.finish != Finish::fault)) {
       place.plain.states = place.trace.states;
       place.plain.state = place.trace.state;
