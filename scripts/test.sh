@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything, from a bare clone: installs what is missing, builds, runs the tests. About twenty
-# minutes on two cores.
+# Everything, from a bare clone: installs what is missing, builds, runs the tests. On two cores some
+# twenty minutes where ccache has the objects, forty where it has none.
 #
 #   scripts/test.sh          what CI runs
 #   scripts/test.sh --full   the long forms: whole ranges, the whole proof, a minute a fuzz target
