@@ -22,7 +22,8 @@ say "SmolLM2 135M answers"
   -n 64 -s 1 </dev/null
 
 say "SmolLM2 135M goes on, drafting from its own text: the same tokens in fewer passes"
-"$lockstep" run -m "$smollm2" -p "one two three four. one two three four. one two" -n 24 --temp 0 --spec-type suffix
+"$lockstep" run -m "$smollm2" -p "one two three four. one two three four. one two" -n 24 -s 1 \
+  --spec-type suffix --spec-draft-n-max 8
 
 say "Gemma 3 270M continues"
 "$lockstep" run -m "$gemma3" -p "The three primary colours are" -n 32 --temp 0 --spec-type ngram
