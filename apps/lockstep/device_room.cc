@@ -12,8 +12,10 @@ void check_room_for_context(const kernels::Backend& backend, const model::Model&
   const std::optional<int64_t> free = backend.free_memory();
   if (!free) return;
   const auto bytes = [&](int64_t positions, KvType k, KvType v) {
-    // A row that is computed after so many reads its own, too.
-    return model.kv_bytes_read(model.kv_spec(k, v, context), positions - 1);
+    // A row that is computed after so many reads its own, too. context may be that of several
+    // answers, and more than one may have; the layers are the same.
+    const state::KvSpec spec = model.kv_spec(k, v, model.hyperparameters().n_ctx_train);
+    return model.kv_bytes_read(spec, positions - 1);
   };
   const int64_t needed = bytes(context, k_type, v_type);
   if (needed <= *free) return;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -13,6 +12,7 @@
 
 #include "base/temporary_file.h"
 #include "cli.h"
+#include "output_file.h"
 
 namespace lockstep::app {
 namespace {
@@ -77,10 +77,7 @@ OpTrace::OpTrace() {
 void OpTrace::write(const std::string& path, const Json& about) && {
   const Json trace{
       {"traceEvents", std::move(events_)}, {"displayTimeUnit", "ms"}, {"otherData", about}};
-  const std::string text = trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  TemporaryFile file(path, text.size());
-  std::memcpy(file.bytes().data(), text.data(), text.size());
-  file.keep();
+  write_file(path, trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void OpTrace::check_path(const std::string& path) {

@@ -39,6 +39,21 @@ ExitCode refused(std::string_view text, std::optional<int64_t> rows = {}) {
   return ExitCode::ok;
 }
 
+// Stamps of a machine that has been up for an hour: of two that touch, the end of the first comes
+// out of its double after the begin of the second.
+TEST(Trace, NeighboursThatTouchDoNotCross) {
+  ASSERT_GT(4570116307.944 + 4.362, 4570116312.306);
+  const auto of = [](double second) {
+    return read_trace_text(
+               "t",
+               list({event("op", "norm", 4570116307.944, 4.362), event("op", "qkv", second, 8)}),
+               {})
+        .crossing;
+  };
+  EXPECT_EQ(of(4570116312.306), 0);
+  EXPECT_EQ(of(4570116312.206), 1);
+}
+
 TEST(Trace, AnEnclosingRowIsNotAddedToItsParts) {
   // An operator of 4 ms that holds kernels of 1.5 and 1.39 ms: 2.89, and 1.11 of its own. Added up
   // the three rows are 6.89 ms, of 4 that passed.
