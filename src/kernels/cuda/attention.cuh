@@ -1,54 +1,36 @@
-// Attention in two launches. The first has a block for each unit of pages (one page, or the law's
-// span), KV head and some queries: all rows and heads that read the KV head, so that a page comes
-// from memory once for all of them. It leaves m, l and o of every query and unit. The second merges
-// these in the law's order, and quantises the result for the product that reads it.
+// Attention over units of pages. A block has a unit (one page, or the law's span), a KV head and
+// some queries: all rows and heads that read the KV head, so that a page comes from memory once for
+// all of them. It leaves m, l and o of every query and unit, which attention_merge.cuh puts
+// together. In narrow passes it turns the heads itself: the products' q, k and v come in, and the
+// pass's own rows of the cache are made here.
 #pragma once
 
+#include "kernels/cuda/attention_merge.cuh"
+#include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/kv.cuh"
-#include "kernels/cuda/rows.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr int kUnitThreads = 128;
+constexpr int kUnitWarps = kUnitThreads / 32;
 constexpr int kPageKeys = static_cast<int>(kPagePositions);
 
-// What is carried from page to page, but for the outputs.
-struct Carried {
-  float m = 0.0f, l = 0.0f;
-  bool started = false;
-};
-
-// The law's merge of b into a: the factors of a's and b's sums and outputs.
-struct Factors {
-  float a, b;
-};
-__device__ inline Factors merge(Carried& a, const Carried& b) {
-  const float m = a.m > b.m ? a.m : b.m;
-  const Factors e = {math::exp_nonpos(a.m - m), math::exp_nonpos(b.m - m)};
-  a.l = math::fma_rn(b.l, e.b, a.l * e.a);
-  a.m = m;
-  return e;
-}
-
-// Keys that a query at `position` sees of all: from here on.
-__device__ inline int64_t first_seen(int64_t position, int64_t window) {
-  return window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
-}
-
-// Shared memory of a block of the first launch, in floats. Heads of more than 256 elements have the
+// Shared memory of a block, in floats. Heads of more than 256 elements have the
 // page's values where its keys were.
 struct UnitShared {
   int queries, key_stride, score_stride;
-  int values, q, scores, ranges, greatest, joining, rows, places, floats;
+  int values, q, scores, ranges, greatest, joining, rows, places;
+  int encoded, rotary, norms, floats;  // where the launch turns heads
 };
 __host__ __device__ inline int most_queries(int64_t head_dim) {
   return head_dim <= 128 ? 32 : head_dim <= 256 ? 16 : 8;
 }
-__host__ __device__ inline UnitShared unit_shared(int64_t head_dim, int queries) {
+__host__ __device__ inline UnitShared unit_shared(const AttentionUnitsArgs& args) {
+  const int64_t head_dim = args.head_dim;
   UnitShared at{};
   const auto dim = static_cast<int>((head_dim + 3) / 4 * 4);
-  at.queries = queries;
+  at.queries = args.queries;
   at.key_stride = dim + 4;  // keys side by side in other banks
   at.score_stride = at.queries + 4;
   at.values = dim <= 256 ? kPageKeys * at.key_stride : 0;
@@ -59,7 +41,10 @@ __host__ __device__ inline UnitShared unit_shared(int64_t head_dim, int queries)
   at.joining = at.greatest + at.queries;
   at.rows = at.joining + 2 * at.queries;
   at.places = at.rows + at.queries;
-  at.floats = at.places + at.queries;
+  at.encoded = (at.places + at.queries + 3) / 4 * 4;
+  at.rotary = at.encoded + kUnitWarps * dim;
+  at.norms = at.rotary + static_cast<int>(args.rows * args.heads.n_rot);
+  at.floats = args.heads.k == nullptr ? at.encoded : at.norms + 2 * dim;
   return at;
 }
 
@@ -109,23 +94,27 @@ __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row
   }
 }
 
-// Two queries' scores of one key: sixteen lanes each, then tree(16).
-__device__ inline void two_scores(const float* key, const float* q0, const float* q1, int dim,
-                                  float (&score)[2]) {
-  float lanes[2][16];
+// Scores of one key for kQueries queries that lie `stride` floats apart: sixteen lanes each, then
+// tree(16).
+template <int kQueries>
+__device__ inline void scores_of(const float* key, const float* q, int stride, int dim,
+                                 float (&score)[kQueries]) {
+  float lanes[kQueries][16];
   LOCKSTEP_UNROLL
-  for (int i = 0; i < 16; ++i) lanes[0][i] = lanes[1][i] = 0.0f;
+  for (int r = 0; r < kQueries; ++r) {
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < 16; ++i) lanes[r][i] = 0.0f;
+  }
   const int whole = dim / 16 * 16;
   for (int d = 0; d < whole; d += 16) {
     LOCKSTEP_UNROLL
     for (int f = 0; f < 16; f += 4) {
       const Floats4 k = *reinterpret_cast<const Floats4*>(key + d + f);
-      const Floats4 a = *reinterpret_cast<const Floats4*>(q0 + d + f);
-      const Floats4 b = *reinterpret_cast<const Floats4*>(q1 + d + f);
       LOCKSTEP_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        lanes[0][f + i] = math::fma_rn(a.x[i], k.x[i], lanes[0][f + i]);
-        lanes[1][f + i] = math::fma_rn(b.x[i], k.x[i], lanes[1][f + i]);
+      for (int r = 0; r < kQueries; ++r) {
+        const Floats4 a = *reinterpret_cast<const Floats4*>(q + r * stride + d + f);
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < 4; ++i) lanes[r][f + i] = math::fma_rn(a.x[i], k.x[i], lanes[r][f + i]);
       }
     }
   }
@@ -133,12 +122,14 @@ __device__ inline void two_scores(const float* key, const float* q0, const float
   for (int i = 0; i < 16; ++i) {
     if (whole + i < dim) {
       const float k = key[whole + i];
-      lanes[0][i] = math::fma_rn(q0[whole + i], k, lanes[0][i]);
-      lanes[1][i] = math::fma_rn(q1[whole + i], k, lanes[1][i]);
+      LOCKSTEP_UNROLL
+      for (int r = 0; r < kQueries; ++r) {
+        lanes[r][i] = math::fma_rn(q[r * stride + whole + i], k, lanes[r][i]);
+      }
     }
   }
   LOCKSTEP_UNROLL
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < kQueries; ++r) {
     // tree(16), level by level: a loop over levels would keep the lanes in memory.
     float(&lane)[16] = lanes[r];
     LOCKSTEP_UNROLL
@@ -148,14 +139,35 @@ __device__ inline void two_scores(const float* key, const float* q0, const float
     lane[0] = lane[0] + lane[2];
     lane[1] = lane[1] + lane[3];
     lane[0] = lane[0] + lane[1];
-    score[r] = lanes[r][0];
+    score[r] = lane[0];
+  }
+}
+
+// A row of the cache as readers find it: into `encoded` as the cache has it, and back. By one warp;
+// true on a fault.
+__device__ inline bool through_cache(KvType type, float* x, int dim, std::byte* encoded) {
+  const bool fault = write_row(type, x, dim, encoded);
+  __syncwarp();
+  for (int i = static_cast<int>(threadIdx.x % 32); i < dim; i += 32) {
+    x[i] = kv_value(type, encoded, i);
+  }
+  return fault;
+}
+
+// A row of floats to shared memory by one warp; it arrives with wait_copies.
+__device__ inline void fetch_row(float* to, const float* from, int dim) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (dim % 4 == 0) {
+    for (int d = 4 * lane; d < dim; d += 128) copy16_async(to + d, from + d);
+  } else {
+    for (int d = lane; d < dim; d += 32) to[d] = from[d];
   }
 }
 
 __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(AttentionUnitsArgs args) {
   LOCKSTEP_SHARED(shared_bytes);
-  after_earlier_launches();
-  const UnitShared at = unit_shared(args.head_dim, args.queries);
+  let_next_launch_start();
+  const UnitShared at = unit_shared(args);
   float* shared = reinterpret_cast<float*>(shared_bytes);
   const DeviceKv& kv = args.kv;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
@@ -175,7 +187,10 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
   int64_t last_page = (first_position + last_row) / kPagePositions;
   if (page < unit * args.unit_pages) page = unit * args.unit_pages;
   if (last_page > (unit + 1) * args.unit_pages - 1) last_page = (unit + 1) * args.unit_pages - 1;
-  if (page > last_page) return;
+  if (page > last_page) {
+    wait_for_earlier_launches();
+    return;
+  }
 
   float* q = shared + at.q;
   float* scores = shared + at.scores;
@@ -191,32 +206,104 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
   const auto partial_of = [&](int query) {
     return args.partials + (static_cast<int64_t>(places[query]) * args.units + unit) * (dim + 2);
   };
-  __syncthreads();
-  for (int query = warp; query < queries; query += kUnitThreads / 32) {
-    const float* from = args.q + static_cast<int64_t>(places[query]) * dim;
-    for (int d = lane; d < dim; d += 32) q[query * q_stride + d] = from[d];
-  }
   Carried carried;  // of query `thread`
   const int64_t k_bytes = row_bytes_of(kv.k_type, args.head_dim);
   const int64_t v_bytes = row_bytes_of(kv.v_type, args.head_dim);
+  const bool raw = args.heads.k != nullptr;
+
+  const auto begin_of = [&](int64_t row) {
+    const int64_t start = page * kPagePositions, seen = first_seen(first_position + row, args.window);
+    return static_cast<int>(seen > start ? (seen - start < kPageKeys ? seen - start : kPageKeys)
+                                         : 0);
+  };
+  const auto end_of = [&](int64_t row) {
+    const int64_t end = first_position + row + 1 - page * kPagePositions;
+    return static_cast<int>(end < kPageKeys ? (end > 0 ? end : 0) : kPageKeys);
+  };
+  const auto load = [&](bool is_v, int begin, int end) {
+    const int64_t bytes = is_v ? v_bytes : k_bytes;
+    load_rows(is_v ? kv.v_type : kv.k_type,
+              (is_v ? kv.v_pages : kv.k_pages)[page] + kv_head * kPagePositions * bytes, bytes,
+              begin, end, dim, shared + (is_v ? at.values : 0), at.key_stride);
+  };
+  // What earlier passes wrote can be fetched while the launch before this one runs.
+  const int all_end = end_of(last_row);
+  const auto first_new = static_cast<int>(
+      first_position > page * kPagePositions ? first_position - page * kPagePositions : 0);
+  const int old_end = first_new < all_end ? first_new : all_end;
+  HeadsArgs turn = args.heads;
+  if (raw) {
+    const auto rotary = static_cast<int>(args.rows * turn.n_rot / 2);
+    float* cos = shared + at.rotary;
+    float* norms = shared + at.norms;
+    for (int i = thread; i < rotary; i += kUnitThreads) {
+      cos[i] = turn.cos[i];
+      cos[rotary + i] = turn.sin[i];
+    }
+    for (int d = thread; d < dim; d += kUnitThreads) {
+      if (turn.q_norm != nullptr) norms[d] = turn.q_norm[d];
+      if (turn.k_norm != nullptr) norms[dim + d] = turn.k_norm[d];
+    }
+    turn.cos = cos;
+    turn.sin = cos + rotary;
+    if (turn.q_norm != nullptr) turn.q_norm = norms;
+    if (turn.k_norm != nullptr) turn.k_norm = norms + dim;
+    load(false, begin_of(first_row), old_end);
+    load(true, begin_of(first_row), old_end);
+  }
+  __syncthreads();
+  wait_for_earlier_launches();
+  // A warp has some of the queries and of this page's new rows, and turns what it fetched.
+  for (int query = warp; query < queries; query += kUnitWarps) {
+    fetch_row(q + query * q_stride, args.q + static_cast<int64_t>(places[query]) * dim, dim);
+  }
+  const int new_rows = raw && all_end > old_end ? all_end - old_end : 0;
+  const int row_before = static_cast<int>(page * kPagePositions - first_position) + old_end;
+  const auto new_at = [&](int item) {
+    const bool is_v = item >= new_rows;
+    return shared + (is_v ? at.values : 0) +
+           (old_end + (is_v ? item - new_rows : item)) * at.key_stride;
+  };
+  for (int item = warp; item < 2 * new_rows; item += kUnitWarps) {
+    const bool is_v = item >= new_rows;
+    const int row = row_before + (is_v ? item - new_rows : item);
+    const float* from = is_v ? turn.v : turn.k;
+    fetch_row(new_at(item), from + (static_cast<int64_t>(row) * kv.n_head_kv + kv_head) * dim, dim);
+  }
+  commit_copies();
+  wait_copies<0>();
+  __syncwarp();
+  if (raw) {
+    for (int query = warp; query < queries; query += kUnitWarps) {
+      turn_head(turn, true, rows[query], q + query * q_stride);
+    }
+  }
+  auto* encoded = reinterpret_cast<std::byte*>(shared + at.encoded + warp * q_stride);
+  for (int item = warp; item < 2 * new_rows; item += kUnitWarps) {
+    const bool is_v = item >= new_rows;
+    const int row = row_before + (is_v ? item - new_rows : item);
+    float* x = new_at(item);
+    if (!is_v) turn_head(turn, false, row, x);
+    if (through_cache(is_v ? kv.v_type : kv.k_type, x, dim, encoded)) {
+      set_fault(turn.write_faults, row);
+    }
+    // Into the cache by the block that has the row's first query.
+    const int query = row * group - first_query;
+    if (query >= 0 && query < queries) {
+      std::byte* to = kv_row(kv, is_v, first_position + row, kv_head);
+      const int64_t halves = (is_v ? v_bytes : k_bytes) / 2;
+      for (int64_t h = lane; h < halves; h += 32) {
+        reinterpret_cast<uint16_t*>(to)[h] = reinterpret_cast<const uint16_t*>(encoded)[h];
+      }
+    }
+    __syncwarp();  // before the next row is encoded there
+  }
 
   for (; page <= last_page; ++page) {
-    const int64_t start = page * kPagePositions;
-    const auto begin_of = [&](int64_t row) {
-      const int64_t seen = first_seen(first_position + row, args.window);
-      return static_cast<int>(seen > start ? (seen - start < kPageKeys ? seen - start : kPageKeys)
-                                           : 0);
-    };
-    const auto end_of = [&](int64_t row) {
-      const int64_t end = first_position + row + 1 - start;
-      return static_cast<int>(end < kPageKeys ? (end > 0 ? end : 0) : kPageKeys);
-    };
     const int begin = begin_of(first_row), end = end_of(last_row);
-    const std::byte* k_page = kv.k_pages[page] + kv_head * kPagePositions * k_bytes;
-    const std::byte* v_page = kv.v_pages[page] + kv_head * kPagePositions * v_bytes;
-    load_rows(kv.k_type, k_page, k_bytes, begin, end, dim, shared, at.key_stride);
-    if (at.values != 0) {
-      load_rows(kv.v_type, v_page, v_bytes, begin, end, dim, shared + at.values, at.key_stride);
+    if (!raw) {
+      load(false, begin, end);
+      if (at.values != 0) load(true, begin, end);
     }
     if (thread < at.queries) {
       // Queries that are not there see all, and nobody looks at what comes out.
@@ -227,31 +314,37 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
 
     const int key = thread % kPageKeys;
     if (key >= begin && key < end) {
-      for (int two = thread / kPageKeys * 2; two < queries; two += 4) {
-        const int other = two + 1 < queries ? two + 1 : two;
-        float sums[2];
-        two_scores(shared + key * at.key_stride, q + two * q_stride, q + other * q_stride, dim,
-                   sums);
-        LOCKSTEP_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          const int query = two + i;
-          if (query >= queries || key < ranges[2 * query] || key >= ranges[2 * query + 1]) continue;
-          float s = sums[i] * args.scale;
-          if (is_non_finite(s)) {
-            set_fault(args.faults, rows[query]);
-            s = 0.0f;
-          }
-          if (args.softcap != 0.0f) s = args.softcap * math::tanh(s / args.softcap);
-          scores[key * at.score_stride + query] = s;
+      const int half = thread / kPageKeys;
+      const auto keep = [&](int query, float score) {
+        if (query >= queries || key < ranges[2 * query] || key >= ranges[2 * query + 1]) return;
+        float s = score * args.scale;
+        if (is_non_finite(s)) {
+          set_fault(args.faults, rows[query]);
+          s = 0.0f;
         }
+        if (args.softcap != 0.0f) s = args.softcap * math::tanh(s / args.softcap);
+        scores[key * at.score_stride + query] = s;
+      };
+      // Half of the threads have one half of the queries each time. Those that are not there have
+      // room, and nobody looks at what comes out.
+      if (queries > 4) {
+        for (int four = 4 * half; four < queries; four += 8) {
+          float sums[4];
+          scores_of<4>(shared + key * at.key_stride, q + four * q_stride, q_stride, dim, sums);
+          LOCKSTEP_UNROLL
+          for (int i = 0; i < 4; ++i) keep(four + i, sums[i]);
+        }
+      } else if (2 * half < queries) {
+        float sums[2];
+        scores_of<2>(shared + key * at.key_stride, q + 2 * half * q_stride, q_stride, dim, sums);
+        keep(2 * half, sums[0]);
+        keep(2 * half + 1, sums[1]);
       }
     }
     __syncthreads();
-    if (at.values == 0) {
-      load_rows(kv.v_type, v_page, v_bytes, begin, end, dim, shared, at.key_stride);
-    }
+    if (at.values == 0) load(true, begin, end);
     // The greatest of a query, then the exponentials in the scores' place: a warp a query.
-    for (int query0 = 0; query0 < queries; query0 += kUnitThreads / 32) {
+    for (int query0 = 0; query0 < queries; query0 += kUnitWarps) {
       const int query = query0 + warp;
       const bool there = query < queries;
       const int from = there ? ranges[2 * query] : 0, to = there ? ranges[2 * query + 1] : 0;
@@ -369,94 +462,9 @@ void attention_units(const AttentionUnitsArgs& args, Stream stream) {
   const auto blocks = [&] {
     return args.units * args.kv.n_head_kv * ((all + own.queries - 1) / own.queries);
   };
-  while (own.queries > 4 && blocks() < kEnough) own.queries /= 2;
+  while (own.queries > 4 && (blocks() < kEnough || own.queries / 2 >= all)) own.queries /= 2;
   LOCKSTEP_LAUNCH(attention_units_kernel, blocks_for(blocks(), 1), kUnitThreads,
-                  4 * unit_shared(args.head_dim, own.queries).floats, stream, own);
-}
-
-// A block has 256 elements of a row of all heads.
-__global__ void attention_merge_kernel(AttentionMergeArgs args) {
-  __shared__ Floats4 row4_at[kRowThreads / 4];
-  float* row_at = reinterpret_cast<float*>(row4_at);
-  after_earlier_launches();
-  const int dim = static_cast<int>(args.head_dim), n_head = static_cast<int>(args.n_head);
-  const int width = n_head * dim, blocks = (width + kRowThreads - 1) / kRowThreads;
-  const int row = static_cast<int>(blockIdx.x) / blocks;
-  const int block = static_cast<int>(blockIdx.x) % blocks;
-  const int thread = static_cast<int>(threadIdx.x), element = block * kRowThreads + thread;
-  if (element < width) {
-    const int64_t position = args.place->first_position + row;
-    const int head = element / dim, d = element % dim;
-    const int unit_positions = static_cast<int>(args.unit_pages * kPagePositions);
-    const int first = static_cast<int>(first_seen(position, args.window)) / unit_positions;
-    const int last = static_cast<int>(position) / unit_positions;
-    const int unit_pages = static_cast<int>(args.unit_pages);
-    const float* partials =
-        args.partials + (static_cast<int64_t>(row) * n_head + head) * args.units * (dim + 2);
-    Carried span, result;
-    float span_o = 0.0f, result_o = 0.0f;
-    int span_index = -1;
-    const auto span_into_result = [&] {
-      if (!result.started) {
-        result = span;
-        result_o = span_o;
-        return;
-      }
-      const Factors e = merge(result, span);
-      result_o = math::fma_rn(span_o, e.b, result_o * e.a);
-    };
-    constexpr int kTogether = 4;
-    for (int unit0 = first; unit0 <= last; unit0 += kTogether) {
-      float m[kTogether], l[kTogether], o[kTogether];
-      LOCKSTEP_UNROLL
-      for (int k = 0; k < kTogether; ++k) {
-        if (unit0 + k > last) continue;
-        const float* partial = partials + static_cast<int64_t>(unit0 + k) * (dim + 2);
-        m[k] = partial[0];
-        l[k] = partial[1];
-        o[k] = partial[2 + d];
-      }
-      LOCKSTEP_UNROLL
-      for (int k = 0; k < kTogether; ++k) {
-        if (unit0 + k > last) continue;
-        const Carried own = {m[k], l[k], true};
-        const int index = (unit0 + k) * unit_pages / static_cast<int>(kSpanPages);
-        if (span.started && span_index != index) {
-          span_into_result();
-          span.started = false;
-        }
-        span_index = index;
-        if (span.started) {
-          const Factors e = merge(span, own);
-          span_o = math::fma_rn(o[k], e.b, span_o * e.a);
-        } else {
-          span = own;
-          span_o = o[k];
-        }
-      }
-    }
-    span_into_result();
-    const float y = result_o / result.l;
-    row_at[thread] = y;
-    if (args.out != nullptr) args.out[static_cast<int64_t>(row) * width + element] = y;
-  }
-  __syncthreads();
-  const auto element4 = [&](int k) {
-    return *reinterpret_cast<const Floats4*>(row_at + k % kRowThreads);
-  };
-  const int warp = thread / 32, begin = block * kRowThreads;
-  if (args.forms[0] && warp < 2 && begin + 128 * warp < width) {
-    quantize_part<32>(element4, row, width, begin + 128 * warp, args.quantized[0], args.out_faults);
-  }
-  if (args.forms[1] && warp == 2) {
-    quantize_part<256>(element4, row, width, begin, args.quantized[1], args.out_faults);
-  }
-}
-
-void attention_merge(const AttentionMergeArgs& args, Stream stream) {
-  const int64_t width = args.n_head * args.head_dim;
-  LOCKSTEP_LAUNCH(attention_merge_kernel, blocks_for(width, kRowThreads) * blocks_for(args.rows, 1),
-                  kRowThreads, 0, stream, args);
+                  4 * unit_shared(own).floats, stream, own);
 }
 
 }  // namespace
