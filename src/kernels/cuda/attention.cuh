@@ -5,6 +5,8 @@
 // pass's own rows of the cache are made here.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/attention_merge.cuh"
 #include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/kv.cuh"
@@ -48,15 +50,31 @@ __host__ __device__ inline UnitShared unit_shared(const AttentionUnitsArgs& args
   return at;
 }
 
+// Caches of one type, which is known where kernels are compiled, keep their code short: between two
+// passes through it a multiprocessor's instruction cache sees all other kernels of a layer.
+struct HalfCache {
+  static constexpr bool fits(const AttentionUnitsArgs& args) {
+    const int64_t words = args.head_dim / 8;
+    return args.kv.k_type == KvType::f16 && args.kv.v_type == KvType::f16 &&
+           args.head_dim % 8 == 0 && args.head_dim <= 256 && kUnitThreads % words == 0;
+  }
+  static __device__ constexpr KvType type(KvType) { return KvType::f16; }
+};
+struct AnyCache {
+  static __device__ constexpr KvType type(KvType own) { return own; }
+};
+
 // Rows [begin, end) of a page as binary32.
+template <typename Cache>
 __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row_bytes, int begin,
                                  int end, int dim, float* to, int stride) {
   constexpr int kTogether = 4;
   const int thread = static_cast<int>(threadIdx.x);
-  const bool halves = type == KvType::f16 && dim % 8 == 0;
+  const bool halves =
+      std::is_same_v<Cache, HalfCache> || (type == KvType::f16 && dim % 8 == 0);
   const bool wide = halves || (type == KvType::f32 && dim % 4 == 0);
   const int per_word = halves ? 8 : 4, words = dim / per_word;
-  if (wide && kUnitThreads % words == 0) {
+  if (std::is_same_v<Cache, HalfCache> || (wide && kUnitThreads % words == 0)) {
     const int step = kUnitThreads / words, word_at = thread % words;
     const std::byte* from = page + 16 * word_at;
     for (int row0 = begin + thread / words; row0 < end; row0 += kTogether * step) {
@@ -106,6 +124,7 @@ __device__ inline void scores_of(const float* key, const float* q, int stride, i
     for (int i = 0; i < 16; ++i) lanes[r][i] = 0.0f;
   }
   const int whole = dim / 16 * 16;
+  LOCKSTEP_UNROLL_BY(1)
   for (int d = 0; d < whole; d += 16) {
     LOCKSTEP_UNROLL
     for (int f = 0; f < 16; f += 4) {
@@ -148,6 +167,7 @@ __device__ inline void scores_of(const float* key, const float* q, int stride, i
 __device__ inline bool through_cache(KvType type, float* x, int dim, std::byte* encoded) {
   const bool fault = write_row(type, x, dim, encoded);
   __syncwarp();
+  LOCKSTEP_UNROLL_BY(1)
   for (int i = static_cast<int>(threadIdx.x % 32); i < dim; i += 32) {
     x[i] = kv_value(type, encoded, i);
   }
@@ -158,13 +178,19 @@ __device__ inline bool through_cache(KvType type, float* x, int dim, std::byte* 
 __device__ inline void fetch_row(float* to, const float* from, int dim) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   if (dim % 4 == 0) {
+    LOCKSTEP_UNROLL_BY(1)
     for (int d = 4 * lane; d < dim; d += 128) copy16_async(to + d, from + d);
   } else {
+    LOCKSTEP_UNROLL_BY(1)
     for (int d = lane; d < dim; d += 32) to[d] = from[d];
   }
 }
 
-__global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(AttentionUnitsArgs args) {
+// kTurns: args.heads is there. kTogether: queries that a thread multiplies with a key at a time, 2
+// where there are no more than 4, else 4.
+template <typename Cache, bool kTurns, int kTogether>
+__global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
+    attention_units_kernel(AttentionUnitsArgs args) {
   LOCKSTEP_SHARED(shared_bytes);
   let_next_launch_start();
   const UnitShared at = unit_shared(args);
@@ -207,9 +233,7 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
     return args.partials + (static_cast<int64_t>(places[query]) * args.units + unit) * (dim + 2);
   };
   Carried carried;  // of query `thread`
-  const int64_t k_bytes = row_bytes_of(kv.k_type, args.head_dim);
-  const int64_t v_bytes = row_bytes_of(kv.v_type, args.head_dim);
-  const bool raw = args.heads.k != nullptr;
+  const auto type_of = [&](bool is_v) { return Cache::type(is_v ? kv.v_type : kv.k_type); };
 
   const auto begin_of = [&](int64_t row) {
     const int64_t start = page * kPagePositions, seen = first_seen(first_position + row, args.window);
@@ -221,25 +245,35 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
     return static_cast<int>(end < kPageKeys ? (end > 0 ? end : 0) : kPageKeys);
   };
   const auto load = [&](bool is_v, int begin, int end) {
-    const int64_t bytes = is_v ? v_bytes : k_bytes;
-    load_rows(is_v ? kv.v_type : kv.k_type,
-              (is_v ? kv.v_pages : kv.k_pages)[page] + kv_head * kPagePositions * bytes, bytes,
-              begin, end, dim, shared + (is_v ? at.values : 0), at.key_stride);
+    const int64_t bytes = row_bytes_of(type_of(is_v), args.head_dim);
+    load_rows<Cache>(type_of(is_v),
+                     (is_v ? kv.v_pages : kv.k_pages)[page] + kv_head * kPagePositions * bytes,
+                     bytes, begin, end, dim, shared + (is_v ? at.values : 0), at.key_stride);
   };
-  // What earlier passes wrote can be fetched while the launch before this one runs.
-  const int all_end = end_of(last_row);
-  const auto first_new = static_cast<int>(
-      first_position > page * kPagePositions ? first_position - page * kPagePositions : 0);
-  const int old_end = first_new < all_end ? first_new : all_end;
+  const auto fetch_queries = [&] {
+    LOCKSTEP_UNROLL_BY(1)
+    for (int query = warp; query < queries; query += kUnitWarps) {
+      fetch_row(q + query * q_stride, args.q + static_cast<int64_t>(places[query]) * dim, dim);
+    }
+  };
+  // The page's rows that earlier passes wrote are fetched while the launch before this one runs.
+  int old_end = kPageKeys;
   HeadsArgs turn = args.heads;
-  if (raw) {
+  if constexpr (kTurns) {
+    if (first_position < (page + 1) * kPagePositions) {
+      old_end = first_position > page * kPagePositions
+                    ? static_cast<int>(first_position - page * kPagePositions)
+                    : 0;
+    }
     const auto rotary = static_cast<int>(args.rows * turn.n_rot / 2);
     float* cos = shared + at.rotary;
     float* norms = shared + at.norms;
+    LOCKSTEP_UNROLL_BY(1)
     for (int i = thread; i < rotary; i += kUnitThreads) {
       cos[i] = turn.cos[i];
       cos[rotary + i] = turn.sin[i];
     }
+    LOCKSTEP_UNROLL_BY(1)
     for (int d = thread; d < dim; d += kUnitThreads) {
       if (turn.q_norm != nullptr) norms[d] = turn.q_norm[d];
       if (turn.k_norm != nullptr) norms[dim + d] = turn.k_norm[d];
@@ -248,62 +282,67 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
     turn.sin = cos + rotary;
     if (turn.q_norm != nullptr) turn.q_norm = norms;
     if (turn.k_norm != nullptr) turn.k_norm = norms + dim;
-    load(false, begin_of(first_row), old_end);
-    load(true, begin_of(first_row), old_end);
-  }
-  __syncthreads();
-  wait_for_earlier_launches();
-  // A warp has some of the queries and of this page's new rows, and turns what it fetched.
-  for (int query = warp; query < queries; query += kUnitWarps) {
-    fetch_row(q + query * q_stride, args.q + static_cast<int64_t>(places[query]) * dim, dim);
-  }
-  const int new_rows = raw && all_end > old_end ? all_end - old_end : 0;
-  const int row_before = static_cast<int>(page * kPagePositions - first_position) + old_end;
-  const auto new_at = [&](int item) {
-    const bool is_v = item >= new_rows;
-    return shared + (is_v ? at.values : 0) +
-           (old_end + (is_v ? item - new_rows : item)) * at.key_stride;
-  };
-  for (int item = warp; item < 2 * new_rows; item += kUnitWarps) {
-    const bool is_v = item >= new_rows;
-    const int row = row_before + (is_v ? item - new_rows : item);
-    const float* from = is_v ? turn.v : turn.k;
-    fetch_row(new_at(item), from + (static_cast<int64_t>(row) * kv.n_head_kv + kv_head) * dim, dim);
-  }
-  commit_copies();
-  wait_copies<0>();
-  __syncwarp();
-  if (raw) {
-    for (int query = warp; query < queries; query += kUnitWarps) {
-      turn_head(turn, true, rows[query], q + query * q_stride);
-    }
-  }
-  auto* encoded = reinterpret_cast<std::byte*>(shared + at.encoded + warp * q_stride);
-  for (int item = warp; item < 2 * new_rows; item += kUnitWarps) {
-    const bool is_v = item >= new_rows;
-    const int row = row_before + (is_v ? item - new_rows : item);
-    float* x = new_at(item);
-    if (!is_v) turn_head(turn, false, row, x);
-    if (through_cache(is_v ? kv.v_type : kv.k_type, x, dim, encoded)) {
-      set_fault(turn.write_faults, row);
-    }
-    // Into the cache by the block that has the row's first query.
-    const int query = row * group - first_query;
-    if (query >= 0 && query < queries) {
-      std::byte* to = kv_row(kv, is_v, first_position + row, kv_head);
-      const int64_t halves = (is_v ? v_bytes : k_bytes) / 2;
-      for (int64_t h = lane; h < halves; h += 32) {
-        reinterpret_cast<uint16_t*>(to)[h] = reinterpret_cast<const uint16_t*>(encoded)[h];
-      }
-    }
-    __syncwarp();  // before the next row is encoded there
+    __syncthreads();
+  } else {
+    wait_for_earlier_launches();
+    __syncthreads();  // places
+    fetch_queries();
+    commit_copies();
   }
 
-  for (; page <= last_page; ++page) {
+  for (bool first = true; page <= last_page; ++page, first = false) {
     const int begin = begin_of(first_row), end = end_of(last_row);
-    if (!raw) {
-      load(false, begin, end);
-      if (at.values != 0) load(true, begin, end);
+    LOCKSTEP_UNROLL_BY(1)
+    for (int is_v = 0; is_v < (at.values != 0 ? 2 : 1); ++is_v) {
+      load(is_v != 0, begin, end < old_end ? end : old_end);
+    }
+    if constexpr (kTurns) {
+      wait_for_earlier_launches();
+      // A warp has some of the queries and of the page's new rows, and turns what it fetched.
+      fetch_queries();
+      const int new_rows = end > old_end ? end - old_end : 0;
+      const int row_before = static_cast<int>(page * kPagePositions - first_position) + old_end;
+      const auto new_at = [&](int item) {
+        const bool is_v = item >= new_rows;
+        return shared + (is_v ? at.values : 0) +
+               (old_end + (is_v ? item - new_rows : item)) * at.key_stride;
+      };
+      LOCKSTEP_UNROLL_BY(1)
+      for (int item = warp; item < 2 * new_rows; item += kUnitWarps) {
+        const bool is_v = item >= new_rows;
+        const int row = row_before + (is_v ? item - new_rows : item);
+        const float* from = is_v ? turn.v : turn.k;
+        fetch_row(new_at(item), from + (static_cast<int64_t>(row) * kv.n_head_kv + kv_head) * dim,
+                  dim);
+      }
+      commit_copies();
+      wait_copies<0>();
+      __syncwarp();
+      auto* encoded = reinterpret_cast<std::byte*>(shared + at.encoded + warp * q_stride);
+      LOCKSTEP_UNROLL_BY(1)
+      for (int item = warp; item < queries + 2 * new_rows; item += kUnitWarps) {
+        const bool is_q = item < queries;
+        const int own = item - queries;
+        const bool is_v = !is_q && own >= new_rows;
+        const int row = is_q ? rows[item] : row_before + (is_v ? own - new_rows : own);
+        float* x = is_q ? q + item * q_stride : new_at(own);
+        if (!is_v) turn_head(turn, is_q, row, x);
+        if (is_q) continue;
+        if (through_cache(type_of(is_v), x, dim, encoded)) set_fault(turn.write_faults, row);
+        // Into the cache by the block that has the row's first query.
+        const int query = row * group - first_query;
+        if (query >= 0 && query < queries) {
+          auto* to = reinterpret_cast<uint16_t*>(kv_row(kv, is_v, first_position + row, kv_head));
+          const int halves = static_cast<int>(row_bytes_of(type_of(is_v), args.head_dim) / 2);
+          LOCKSTEP_UNROLL_BY(1)
+          for (int h = lane; h < halves; h += 32) {
+            to[h] = reinterpret_cast<const uint16_t*>(encoded)[h];
+          }
+        }
+        __syncwarp();  // before the next row is encoded there
+      }
+    } else if (first) {
+      wait_copies<0>();
     }
     if (thread < at.queries) {
       // Queries that are not there see all, and nobody looks at what comes out.
@@ -315,35 +354,23 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
     const int key = thread % kPageKeys;
     if (key >= begin && key < end) {
       const int half = thread / kPageKeys;
-      const auto keep = [&](int query, float score) {
-        if (query >= queries || key < ranges[2 * query] || key >= ranges[2 * query + 1]) return;
-        float s = score * args.scale;
-        if (is_non_finite(s)) {
-          set_fault(args.faults, rows[query]);
-          s = 0.0f;
-        }
-        if (args.softcap != 0.0f) s = args.softcap * math::tanh(s / args.softcap);
-        scores[key * at.score_stride + query] = s;
-      };
+      float* to = scores + key * at.score_stride;
       // Half of the threads have one half of the queries each time. Those that are not there have
       // room, and nobody looks at what comes out.
-      if (queries > 4) {
-        for (int four = 4 * half; four < queries; four += 8) {
-          float sums[4];
-          scores_of<4>(shared + key * at.key_stride, q + four * q_stride, q_stride, dim, sums);
-          LOCKSTEP_UNROLL
-          for (int i = 0; i < 4; ++i) keep(four + i, sums[i]);
-        }
-      } else if (2 * half < queries) {
-        float sums[2];
-        scores_of<2>(shared + key * at.key_stride, q + 2 * half * q_stride, q_stride, dim, sums);
-        keep(2 * half, sums[0]);
-        keep(2 * half + 1, sums[1]);
+      LOCKSTEP_UNROLL_BY(1)
+      for (int query = kTogether * half; query < queries; query += 2 * kTogether) {
+        float sums[kTogether];
+        scores_of<kTogether>(shared + key * at.key_stride, q + query * q_stride, q_stride, dim,
+                             sums);
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < kTogether; ++i) to[query + i] = sums[i];
       }
     }
     __syncthreads();
-    if (at.values == 0) load(true, begin, end);
-    // The greatest of a query, then the exponentials in the scores' place: a warp a query.
+    if (!std::is_same_v<Cache, HalfCache> && at.values == 0) load(true, begin, end);
+    // Products to scores, the greatest of a query, then the exponentials in their place: a warp a
+    // query.
+    LOCKSTEP_UNROLL_BY(1)
     for (int query0 = 0; query0 < queries; query0 += kUnitWarps) {
       const int query = query0 + warp;
       const bool there = query < queries;
@@ -353,7 +380,14 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
       LOCKSTEP_UNROLL
       for (int i = 0; i < 2; ++i) {
         const int j = lane + 32 * i;
-        s[i] = j >= from && j < to ? scores[j * at.score_stride + query] : kNothing;
+        s[i] = kNothing;
+        if (j < from || j >= to) continue;
+        s[i] = scores[j * at.score_stride + query] * args.scale;
+        if (is_non_finite(s[i])) {
+          set_fault(args.faults, rows[query]);
+          s[i] = 0.0f;
+        }
+        if (args.softcap != 0.0f) s[i] = args.softcap * math::tanh(s[i] / args.softcap);
         m = m > s[i] ? m : s[i];
       }
       LOCKSTEP_UNROLL
@@ -412,6 +446,7 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
       }
       if (all_to < all_from) all_to = all_from;
       const auto some_see = [&](int first, int last) {
+        LOCKSTEP_UNROLL_BY(1)
         for (int j = first; j < last; ++j) {
           const float v = values[j * at.key_stride + d];
           LOCKSTEP_UNROLL
@@ -463,8 +498,20 @@ void attention_units(const AttentionUnitsArgs& args, Stream stream) {
     return args.units * args.kv.n_head_kv * ((all + own.queries - 1) / own.queries);
   };
   while (own.queries > 4 && (blocks() < kEnough || own.queries / 2 >= all)) own.queries /= 2;
-  LOCKSTEP_LAUNCH(attention_units_kernel, blocks_for(blocks(), 1), kUnitThreads,
-                  4 * unit_shared(own).floats, stream, own);
+  const auto launch = [&](auto kernel) {
+    LOCKSTEP_LAUNCH(kernel, blocks_for(blocks(), 1), kUnitThreads, 4 * unit_shared(own).floats,
+                    stream, own);
+  };
+  const auto launch_with = [&]<typename Cache>(Cache) {
+    if (args.heads.k == nullptr) {
+      launch(attention_units_kernel<Cache, false, 4>);
+    } else if (own.queries > 4) {
+      launch(attention_units_kernel<Cache, true, 4>);
+    } else {
+      launch(attention_units_kernel<Cache, true, 2>);
+    }
+  };
+  HalfCache::fits(args) ? launch_with(HalfCache{}) : launch_with(AnyCache{});
 }
 
 }  // namespace

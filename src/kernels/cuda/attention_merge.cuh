@@ -31,9 +31,8 @@ __device__ inline int64_t first_seen(int64_t position, int64_t window) {
   return window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
 }
 
-// Joins a span's pages: a block has a head of a row and a span. Greatest and factors are found
-// page by page in the law's order, by a thread a page; the outputs then need a product and an fma a
-// page.
+// Joins a span's pages: a block has a head of a row and a span. Greatest and factors are found by a
+// thread a page; the outputs then need a product and an fma a page, in the law's order.
 constexpr int kJoinThreads = 128;
 
 __global__ void __launch_bounds__(kJoinThreads) attention_join_kernel(AttentionJoinArgs args) {
@@ -68,6 +67,7 @@ __global__ void __launch_bounds__(kJoinThreads) attention_join_kernel(AttentionJ
   __syncthreads();
   if (thread < pages) {
     Carried before = {greatest[0], 0.0f, true};
+    LOCKSTEP_UNROLL_BY(1)
     for (int i = 1; i < thread; ++i) {
       before.m = before.m > greatest[i] ? before.m : greatest[i];
     }
@@ -99,69 +99,111 @@ void attention_join(const AttentionJoinArgs& args, Stream stream) {
                   kJoinThreads, 0, stream, args);
 }
 
-// A block has 256 elements of a row of all heads.
+// A block has 256 elements of a row of all heads, and folds the units in rounds of at most 16: of
+// each head and unit the factors first, by a thread each, then every element by its own.
+constexpr int kFoldUnits = static_cast<int>(kSpanPages);
+struct FoldShared {
+  int heads;  // that 256 neighbouring elements can touch
+  int greatest, sums, factors, carried, floats;
+};
+__host__ __device__ inline FoldShared fold_shared(int64_t head_dim) {
+  FoldShared at{};
+  at.heads = static_cast<int>((kRowThreads + head_dim - 2) / head_dim) + 1;
+  at.greatest = kRowThreads;  // after the row's elements
+  at.sums = at.greatest + at.heads * kFoldUnits;
+  at.factors = at.sums + at.heads * kFoldUnits;
+  at.carried = at.factors + 2 * at.heads * kFoldUnits;
+  at.floats = at.carried + 2 * at.heads;
+  return at;
+}
+
 __global__ void attention_merge_kernel(AttentionMergeArgs args) {
-  __shared__ Floats4 row4_at[kRowThreads / 4];
-  float* row_at = reinterpret_cast<float*>(row4_at);
+  LOCKSTEP_SHARED(shared_bytes);
   after_earlier_launches();
+  const FoldShared at = fold_shared(args.head_dim);
+  float* row_at = reinterpret_cast<float*>(shared_bytes);
+  float* greatest = row_at + at.greatest;                          // [heads][units]
+  float* sums = row_at + at.sums;                                  // [heads][units]
+  auto* factors = reinterpret_cast<Factors*>(row_at + at.factors);  // [heads][units]
+  float* carried_m = row_at + at.carried;                          // [heads]
+  float* carried_l = carried_m + at.heads;                         // [heads]
   const int dim = static_cast<int>(args.head_dim), n_head = static_cast<int>(args.n_head);
   const int width = n_head * dim, blocks = (width + kRowThreads - 1) / kRowThreads;
   const int row = static_cast<int>(blockIdx.x) / blocks;
   const int block = static_cast<int>(blockIdx.x) % blocks;
   const int thread = static_cast<int>(threadIdx.x), element = block * kRowThreads + thread;
-  if (element < width) {
-    const int64_t position = args.place->first_position + row;
-    const int head = element / dim, d = element % dim;
-    const int unit_positions = static_cast<int>(args.unit_pages * kPagePositions);
-    const int first = static_cast<int>(first_seen(position, args.window)) / unit_positions;
-    const int last = static_cast<int>(position) / unit_positions;
-    const int unit_pages = static_cast<int>(args.unit_pages);
-    const float* partials =
-        args.partials + (static_cast<int64_t>(row) * n_head + head) * args.units * (dim + 2);
-    Carried span, result;
-    float span_o = 0.0f, result_o = 0.0f;
-    int span_index = -1;
-    const auto span_into_result = [&] {
-      if (!result.started) {
-        result = span;
-        result_o = span_o;
-        return;
+  const int first_head = block * kRowThreads / dim;
+  const int last_element = (block + 1) * kRowThreads < width ? (block + 1) * kRowThreads : width;
+  const int heads = (last_element - 1) / dim - first_head + 1;
+  const int head = element / dim - first_head, d = element % dim;
+  const int64_t position = args.place->first_position + row;
+  const int unit_positions = static_cast<int>(args.unit_pages * kPagePositions);
+  const int first = static_cast<int>(first_seen(position, args.window)) / unit_positions;
+  const int last = static_cast<int>(position) / unit_positions;
+  const float* partials = args.partials + (static_cast<int64_t>(row) * n_head + first_head) *
+                                              args.units * (dim + 2);
+  float sum = 0.0f;
+  for (int unit0 = first; unit0 <= last; unit0 += kFoldUnits) {
+    const int units = last - unit0 + 1 < kFoldUnits ? last - unit0 + 1 : kFoldUnits;
+    float o[kFoldUnits];
+    const float* outputs =
+        partials + (static_cast<int64_t>(head) * args.units + unit0) * (dim + 2) + 2 + d;
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < kFoldUnits; ++i) {
+      o[i] = element < width && i < units ? outputs[i * (dim + 2)] : 0.0f;
+    }
+    const auto each_pair = [&](const auto& use) {
+      LOCKSTEP_UNROLL_BY(1)
+      for (int pair = thread; pair < heads * kFoldUnits; pair += kRowThreads) {
+        if (pair % kFoldUnits < units) use(pair, pair / kFoldUnits, pair % kFoldUnits);
       }
-      const Factors e = merge(result, span);
-      result_o = math::fma_rn(span_o, e.b, result_o * e.a);
     };
-    constexpr int kTogether = 4;
-    for (int unit0 = first; unit0 <= last; unit0 += kTogether) {
-      float m[kTogether], l[kTogether], o[kTogether];
-      LOCKSTEP_UNROLL
-      for (int k = 0; k < kTogether; ++k) {
-        if (unit0 + k > last) continue;
-        const float* partial = partials + static_cast<int64_t>(unit0 + k) * (dim + 2);
-        m[k] = partial[0];
-        l[k] = partial[1];
-        o[k] = partial[2 + d];
+    each_pair([&](int pair, int h, int i) {
+      const float* from =
+          partials + (static_cast<int64_t>(h) * args.units + unit0 + i) * (dim + 2);
+      greatest[pair] = from[0];
+      sums[pair] = from[1];
+    });
+    __syncthreads();
+    // What is before a unit: of this round, and what earlier rounds left. The first has nothing.
+    each_pair([&](int pair, int h, int i) {
+      const float* own = greatest + h * kFoldUnits;
+      Carried before = {unit0 > first ? carried_m[h] : own[0], 0.0f, true};
+      LOCKSTEP_UNROLL_BY(1)
+      for (int k = 0; k < i; ++k) before.m = before.m > own[k] ? before.m : own[k];
+      factors[pair] = merge(before, {own[i], 0.0f, true});
+    });
+    __syncthreads();
+    if (thread < heads) {
+      const int pair = thread * kFoldUnits;
+      int i = 0;
+      float m = carried_m[thread], l = carried_l[thread];
+      if (unit0 == first) {
+        m = greatest[pair];
+        l = sums[pair];
+        i = 1;
       }
+      LOCKSTEP_UNROLL_BY(1)
+      for (; i < units; ++i) {
+        m = m > greatest[pair + i] ? m : greatest[pair + i];
+        l = math::fma_rn(sums[pair + i], factors[pair + i].b, l * factors[pair + i].a);
+      }
+      carried_m[thread] = m;
+      carried_l[thread] = l;
+    }
+    if (element < width) {
+      if (unit0 == first) sum = o[0];
       LOCKSTEP_UNROLL
-      for (int k = 0; k < kTogether; ++k) {
-        if (unit0 + k > last) continue;
-        const Carried own = {m[k], l[k], true};
-        const int index = (unit0 + k) * unit_pages / static_cast<int>(kSpanPages);
-        if (span.started && span_index != index) {
-          span_into_result();
-          span.started = false;
-        }
-        span_index = index;
-        if (span.started) {
-          const Factors e = merge(span, own);
-          span_o = math::fma_rn(o[k], e.b, span_o * e.a);
-        } else {
-          span = own;
-          span_o = o[k];
-        }
+      for (int i = 0; i < kFoldUnits; ++i) {
+        if (i >= units || (i == 0 && unit0 == first)) continue;
+        const Factors e = factors[head * kFoldUnits + i];
+        sum = math::fma_rn(o[i], e.b, sum * e.a);
       }
     }
-    span_into_result();
-    const float y = result_o / result.l;
+    __syncthreads();
+  }
+  if (element < width) {
+    const float y = sum / carried_l[head];
     row_at[thread] = y;
     if (args.out != nullptr) args.out[static_cast<int64_t>(row) * width + element] = y;
   }
@@ -181,7 +223,7 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
 void attention_merge(const AttentionMergeArgs& args, Stream stream) {
   const int64_t width = args.n_head * args.head_dim;
   LOCKSTEP_LAUNCH(attention_merge_kernel, blocks_for(width, kRowThreads) * blocks_for(args.rows, 1),
-                  kRowThreads, 0, stream, args);
+                  kRowThreads, 4 * fold_shared(args.head_dim).floats, stream, args);
 }
 
 }  // namespace

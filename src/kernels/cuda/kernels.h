@@ -219,7 +219,7 @@ struct AttentionJoinArgs {
   float* out = nullptr;  // of spans: [rows][n_head][spans][partial_floats]
 };
 struct AttentionMergeArgs {
-  const float* partials = nullptr;
+  const float* partials = nullptr;  // of the pages of one span, or of spans
   int64_t rows = 0, n_head = 0, head_dim = 0;
   int64_t window = 0;
   const PassPlace* place = nullptr;

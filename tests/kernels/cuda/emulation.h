@@ -237,7 +237,7 @@ T __shfl_xor_sync(unsigned, T value, int lane_xor) {
 
 #define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument)                 \
   (static_cast<void>(stream),                                                              \
-   ::lockstep::emulation::launch([](const auto& launched) { kernel(launched); }, (blocks), \
+   ::lockstep::emulation::launch([=](const auto& launched) { kernel(launched); }, (blocks), \
                                  (threads), (shared), (argument)))
 #define LOCKSTEP_SHARED(name) \
   unsigned char* const name = ::lockstep::emulation::Block::running().shared()
