@@ -68,10 +68,11 @@ class Block {
   void sync() { wait(block_barrier_, alive_); }
   void sync_warp() { wait(warp_barriers_[thread_index.x / 32], warp_alive_[thread_index.x / 32]); }
 
-  uint32_t exchange(uint32_t value, int lane_xor) {
+  // The value of another lane of the thread's warp.
+  uint32_t exchange(uint32_t value, unsigned lane) {
     exchange_[thread_index.x] = value;
     sync_warp();
-    const uint32_t other = exchange_[thread_index.x ^ static_cast<unsigned>(lane_xor)];
+    const uint32_t other = exchange_[thread_index.x / 32 * 32 + lane];
     sync_warp();
     return other;
   }
@@ -161,8 +162,10 @@ class Block {
   alignas(128) unsigned char shared_[kSharedBytes];
 };
 
-// c += A·B from the fragments of mma.m16n8k32 (registers 4) or m16n8k16 (2) of int8.
-inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t b0, uint32_t b1) {
+// c += A·B from the fragments of mma.m16n8k32 (registers 4) or m16n8k16 (2) of int8; A may be of
+// uint8.
+inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t b0, uint32_t b1,
+                bool unsigned_a) {
   Block& block = Block::running();
   const uint32_t own[6] = {a[0], a[1], a[2], a[3], b0, b1};
   block.give(own, 6);
@@ -174,7 +177,8 @@ inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t
       const int half = k / 16, owner = k % 16 / 4, byte = 8 * (k % 4);
       const uint32_t* row_words = block.given(4 * (row % 8) + owner);
       const uint32_t* column_words = block.given(4 * column + owner);
-      c[i] += static_cast<int8_t>(row_words[2 * half + row / 8] >> byte) *
+      const uint32_t a_bits = row_words[2 * half + row / 8] >> byte & 255;
+      c[i] += (unsigned_a ? static_cast<int32_t>(a_bits) : static_cast<int8_t>(a_bits)) *
               static_cast<int8_t>(column_words[4 + half] >> byte);
     }
   }
@@ -225,14 +229,27 @@ inline void __syncwarp() {
   ::lockstep::emulation::Block::running().sync_warp();
 }
 
+namespace lockstep::emulation {
 template <typename T>
-T __shfl_xor_sync(unsigned, T value, int lane_xor) {
+T exchange(T value, unsigned lane) {
   static_assert(sizeof(T) == 4);
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
-  bits = ::lockstep::emulation::Block::running().exchange(bits, lane_xor);
+  bits = Block::running().exchange(bits, lane);
   std::memcpy(&value, &bits, 4);
   return value;
+}
+}  // namespace lockstep::emulation
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int lane_xor) {
+  return ::lockstep::emulation::exchange(value, threadIdx.x % 32 ^ static_cast<unsigned>(lane_xor));
+}
+// The lowest lanes get their own.
+template <typename T>
+T __shfl_up_sync(unsigned, T value, unsigned delta) {
+  const unsigned lane = threadIdx.x % 32;
+  return ::lockstep::emulation::exchange(value, lane < delta ? lane : lane - delta);
 }
 
 #define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument)                 \
