@@ -250,12 +250,6 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
                      (is_v ? kv.v_pages : kv.k_pages)[page] + kv_head * kPagePositions * bytes,
                      bytes, begin, end, dim, shared + (is_v ? at.values : 0), at.key_stride);
   };
-  const auto fetch_queries = [&] {
-    LOCKSTEP_UNROLL_BY(1)
-    for (int query = warp; query < queries; query += kUnitWarps) {
-      fetch_row(q + query * q_stride, args.q + static_cast<int64_t>(places[query]) * dim, dim);
-    }
-  };
   // The page's rows that earlier passes wrote are fetched while the launch before this one runs.
   int old_end = kPageKeys;
   HeadsArgs turn = args.heads;
@@ -286,7 +280,10 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
   } else {
     wait_for_earlier_launches();
     __syncthreads();  // places
-    fetch_queries();
+    LOCKSTEP_UNROLL_BY(1)
+    for (int query = warp; query < queries; query += kUnitWarps) {
+      fetch_row(q + query * q_stride, args.q + static_cast<int64_t>(places[query]) * dim, dim);
+    }
     commit_copies();
   }
 
@@ -298,8 +295,7 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
     }
     if constexpr (kTurns) {
       wait_for_earlier_launches();
-      // A warp has some of the queries and of the page's new rows, and turns what it fetched.
-      fetch_queries();
+      // Of the queries and this page's new rows of k and v, a warp fetches and turns every fourth.
       const int new_rows = end > old_end ? end - old_end : 0;
       const int row_before = static_cast<int>(page * kPagePositions - first_position) + old_end;
       const auto new_at = [&](int item) {
@@ -308,11 +304,16 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
                (old_end + (is_v ? item - new_rows : item)) * at.key_stride;
       };
       LOCKSTEP_UNROLL_BY(1)
-      for (int item = warp; item < 2 * new_rows; item += kUnitWarps) {
-        const bool is_v = item >= new_rows;
-        const int row = row_before + (is_v ? item - new_rows : item);
+      for (int item = warp; item < queries + 2 * new_rows; item += kUnitWarps) {
+        const int own = item - queries;
+        if (own < 0) {
+          fetch_row(q + item * q_stride, args.q + static_cast<int64_t>(places[item]) * dim, dim);
+          continue;
+        }
+        const bool is_v = own >= new_rows;
+        const int row = row_before + (is_v ? own - new_rows : own);
         const float* from = is_v ? turn.v : turn.k;
-        fetch_row(new_at(item), from + (static_cast<int64_t>(row) * kv.n_head_kv + kv_head) * dim,
+        fetch_row(new_at(own), from + (static_cast<int64_t>(row) * kv.n_head_kv + kv_head) * dim,
                   dim);
       }
       commit_copies();

@@ -1,6 +1,6 @@
 // Blocks, warps and barriers on the CPU, enough for src/kernels/cuda/kernels.cuh: every thread of a
-// block is a fiber, they run one after the other from barrier to barrier, block by block. Slow and
-// exact: the arithmetic is the host's own IEEE arithmetic, compiled without contraction.
+// block is a fiber, they run one after the other from barrier to barrier, warp by warp, block by
+// block. Slow and exact: the arithmetic is the host's own IEEE arithmetic, compiled without contraction.
 //
 // What it cannot see: races between barriers, memory that only a device has, the device's compiler.
 #pragma once
@@ -54,10 +54,19 @@ class Block {
     while (alive_ > 0) {
       const int before = alive_;
       const uint64_t steps = steps_;
-      for (unsigned t = 0; t < threads; ++t) {
-        if (done_[t]) continue;
-        thread_index.x = t;
-        go_to(*fibers_[t]);
+      // A warp goes on alone as far as it can, in odd blocks the last one first: what one warp
+      // needs of another without a barrier of the block is missing then.
+      for (unsigned turn = 0; turn < warps; ++turn) {
+        const unsigned warp = index % 2 != 0 ? warps - 1 - turn : turn;
+        uint64_t warp_steps;
+        do {
+          warp_steps = steps_;
+          for (unsigned t = 32 * warp; t < 32 * (warp + 1) && t < threads; ++t) {
+            if (done_[t]) continue;
+            thread_index.x = t;
+            go_to(*fibers_[t]);
+          }
+        } while (steps_ != warp_steps);
       }
       idle = alive_ == before && steps_ == steps ? idle + 1 : 0;
       if (idle > 4)
