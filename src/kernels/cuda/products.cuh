@@ -28,9 +28,9 @@ struct ArithmeticOf<kFormat, kOneColumn> {
 
 // Blocks that a multiprocessor runs at a time, and what the rings of one take, at most, in bytes.
 template <int kEights>
-constexpr int kBlocksTogether = kEights == kOneColumn ? 2 : 2;
+constexpr int kBlocksTogether = 2;
 template <int kEights>
-constexpr int kRingBytes = kEights == kOneColumn ? 76 << 10 : 76 << 10;
+constexpr int kRingBytes = 76 << 10;
 
 // Shared memory of a block: rings with their barriers, the activations' factors of each warp, the
 // lanes at the end: those of a chunk and of the one before, where there is room for both.
