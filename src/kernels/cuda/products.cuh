@@ -28,12 +28,12 @@ struct ArithmeticOf<kFormat, kOneColumn> {
 
 // Blocks that a multiprocessor runs at a time, and what the rings of one take, at most, in bytes.
 template <int kEights>
-constexpr int kBlocksTogether = kEights == kOneColumn ? 2 : 2;
+constexpr int kBlocksTogether = 2;
 template <int kEights>
-constexpr int kRingBytes = kEights == kOneColumn ? 76 << 10 : 76 << 10;
+constexpr int kRingBytes = 76 << 10;
 
 // Shared memory of a block: rings with their barriers, the activations' factors of each warp, the
-// lanes at the end, twice: of a chunk and of the one before.
+// lanes at the end: those of a chunk and of the one before, where there is room for both.
 template <Format kFormat, int kEights>
 struct ProductShared {
   using Arithmetic = typename ArithmeticOf<kFormat, kEights>::Type;
@@ -46,8 +46,11 @@ struct ProductShared {
   static constexpr int kFactors = kBarriers + kLawLanes * kStages * 8;
   static constexpr int kLanes = kFactors + kLawLanes * Arithmetic::kFactorBytes;
   static constexpr int kLanesFloats = kLawLanes * kTiles * Arithmetic::kOutputs;
-  static constexpr int kBytes = kLanes + 2 * kLanesFloats * 4;
-  // A multiprocessor has 228 kB from sm_90 on, of which a block costs one.
+  static constexpr bool kTwice = kEights < 2;
+  static constexpr int kBytes = kLanes + (kTwice ? 2 : 1) * kLanesFloats * 4;
+  // A block may have 99 kB on sm_86 and sm_89. A multiprocessor has 228 from sm_90 on, of which a
+  // block costs one.
+  static_assert(kBytes <= 99 << 10);
   static_assert(kBlocksTogether<kEights> * (kBytes + 1024) <= 228 << 10);
 };
 
@@ -104,7 +107,7 @@ __global__ void __launch_bounds__(kProductThreads, kResident<kFormat, kEights>)
       reinterpret_cast<float*>(shared + Shared::kFactors + warp * Arithmetic::kFactorBytes));
   if (warp < segments) arithmetic.fetch(warp);
   float* lanes_at = reinterpret_cast<float*>(shared + Shared::kLanes);
-  int other_lanes = Shared::kLanesFloats;
+  [[maybe_unused]] int other_lanes = Shared::kLanesFloats;
   for (int tile = begin; tile < end;) {
     const Chunk chunk = chunk_at(counts, tile, end);
     float lanes[kTiles][kValues] = {};
@@ -123,7 +126,9 @@ __global__ void __launch_bounds__(kProductThreads, kResident<kFormat, kEights>)
         }
       }
     }
-    // The lanes of all warps, [warp][tile][output].
+    // The lanes of all warps, [warp][tile][output]. All have read the last ones: where they are
+    // kept twice, the barrier of the chunk between was after that.
+    if constexpr (!Shared::kTwice) __syncthreads();
     LOCKSTEP_UNROLL
     for (int i = 0; i < kTiles; ++i) {
       arithmetic.store(lanes[i], lanes_at + (warp * kTiles + i) * kOutputs);
@@ -144,9 +149,10 @@ __global__ void __launch_bounds__(kProductThreads, kResident<kFormat, kEights>)
       if (out.bias != nullptr) y = y + out.bias[column];
       out.out[row * out.n_out + column] = y;
     }
-    // All have read these before any comes here again: the next chunk's barrier is between.
-    lanes_at += other_lanes;
-    other_lanes = -other_lanes;
+    if constexpr (Shared::kTwice) {
+      lanes_at += other_lanes;
+      other_lanes = -other_lanes;
+    }
     tile += chunk.tiles;
   }
 }
