@@ -14,7 +14,7 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr int kUnitThreads = 128;
+constexpr int kUnitThreads = 256;
 constexpr int kUnitWarps = kUnitThreads / 32;
 constexpr int kPageKeys = static_cast<int>(kPagePositions);
 
@@ -70,8 +70,7 @@ __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row
                                  int end, int dim, float* to, int stride) {
   constexpr int kTogether = 4;
   const int thread = static_cast<int>(threadIdx.x);
-  const bool halves =
-      std::is_same_v<Cache, HalfCache> || (type == KvType::f16 && dim % 8 == 0);
+  const bool halves = std::is_same_v<Cache, HalfCache> || (type == KvType::f16 && dim % 8 == 0);
   const bool wide = halves || (type == KvType::f32 && dim % 4 == 0);
   const int per_word = halves ? 8 : 4, words = dim / per_word;
   if (std::is_same_v<Cache, HalfCache> || (wide && kUnitThreads % words == 0)) {
@@ -186,10 +185,9 @@ __device__ inline void fetch_row(float* to, const float* from, int dim) {
   }
 }
 
-// kTurns: args.heads is there. kTogether: queries that a thread multiplies with a key at a time, 2
-// where there are no more than 4, else 4.
-template <typename Cache, bool kTurns, int kTogether>
-__global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
+// kTurns: args.heads is there.
+template <typename Cache, bool kTurns>
+__global__ void __launch_bounds__(kUnitThreads, std::is_same_v<Cache, HalfCache> ? 2 : 1)
     attention_units_kernel(AttentionUnitsArgs args) {
   LOCKSTEP_SHARED(shared_bytes);
   let_next_launch_start();
@@ -236,7 +234,8 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
   const auto type_of = [&](bool is_v) { return Cache::type(is_v ? kv.v_type : kv.k_type); };
 
   const auto begin_of = [&](int64_t row) {
-    const int64_t start = page * kPagePositions, seen = first_seen(first_position + row, args.window);
+    const int64_t start = page * kPagePositions,
+                  seen = first_seen(first_position + row, args.window);
     return static_cast<int>(seen > start ? (seen - start < kPageKeys ? seen - start : kPageKeys)
                                          : 0);
   };
@@ -354,12 +353,13 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
 
     const int key = thread % kPageKeys;
     if (key >= begin && key < end) {
-      const int half = thread / kPageKeys;
       float* to = scores + key * at.score_stride;
-      // Half of the threads have one half of the queries each time. Those that are not there have
-      // room, and nobody looks at what comes out.
+      // A quarter of the threads has two queries each time. Those that are not there have room, and
+      // nobody looks at what comes out.
+      constexpr int kTogether = 2;
       LOCKSTEP_UNROLL_BY(1)
-      for (int query = kTogether * half; query < queries; query += 2 * kTogether) {
+      for (int query = kTogether * (thread / kPageKeys); query < queries;
+           query += kTogether * kUnitThreads / kPageKeys) {
         float sums[kTogether];
         scores_of<kTogether>(shared + key * at.key_stride, q + query * q_stride, q_stride, dim,
                              sums);
@@ -424,7 +424,7 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
         carried = own;
       }
     }
-    if (args.unit_pages > 1) {
+    if (!kTurns && args.unit_pages > 1) {
       if (thread < at.queries) {
         joining[2 * thread] = joins ? e.a : -1.0f;  // no factor is below 0
         joining[2 * thread + 1] = e.b;
@@ -470,7 +470,7 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
       for (int i = 0; i < 4; ++i) {
         if (query + i >= queries || from[i] >= to[i]) continue;
         float* out = partial_of(query + i) + 2 + d;
-        if (args.unit_pages > 1) {
+        if (!kTurns && args.unit_pages > 1) {
           const float factor = joining[2 * (query + i)];
           if (factor >= 0.0f) {
             o[i] = math::fma_rn(o[i], joining[2 * (query + i) + 1], *out * factor);
@@ -479,7 +479,8 @@ __global__ void __launch_bounds__(kUnitThreads, kTogether == 2 ? 3 : 2)
         *out = o[i];
       }
     }
-    __syncthreads();  // before the next page replaces these
+    if constexpr (kTurns) break;  // its units are of one page
+    __syncthreads();              // before the next page replaces these
   }
   if (thread < queries && carried.started) {
     float* to = partial_of(thread);
@@ -504,13 +505,8 @@ void attention_units(const AttentionUnitsArgs& args, Stream stream) {
                     stream, own);
   };
   const auto launch_with = [&]<typename Cache>(Cache) {
-    if (args.heads.k == nullptr) {
-      launch(attention_units_kernel<Cache, false, 4>);
-    } else if (own.queries > 4) {
-      launch(attention_units_kernel<Cache, true, 4>);
-    } else {
-      launch(attention_units_kernel<Cache, true, 2>);
-    }
+    args.heads.k != nullptr ? launch(attention_units_kernel<Cache, true>)
+                            : launch(attention_units_kernel<Cache, false>);
   };
   HalfCache::fits(args) ? launch_with(HalfCache{}) : launch_with(AnyCache{});
 }

@@ -1,6 +1,6 @@
-// What attention's blocks left of each unit of pages, put together in the law's order, and quantised
-// for the product that reads it. Few units are merged in one launch; of many pages, spans are made
-// first, all at a time.
+// What attention's blocks left of each unit of pages, put together in the law's order, and
+// quantised for the product that reads it. Few units are merged in one launch; of many pages, spans
+// are made first, all at a time.
 #pragma once
 
 #include "kernels/cuda/rows.cuh"
@@ -122,11 +122,11 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
   after_earlier_launches();
   const FoldShared at = fold_shared(args.head_dim);
   float* row_at = reinterpret_cast<float*>(shared_bytes);
-  float* greatest = row_at + at.greatest;                          // [heads][units]
-  float* sums = row_at + at.sums;                                  // [heads][units]
+  float* greatest = row_at + at.greatest;                           // [heads][units]
+  float* sums = row_at + at.sums;                                   // [heads][units]
   auto* factors = reinterpret_cast<Factors*>(row_at + at.factors);  // [heads][units]
-  float* carried_m = row_at + at.carried;                          // [heads]
-  float* carried_l = carried_m + at.heads;                         // [heads]
+  float* carried_m = row_at + at.carried;                           // [heads]
+  float* carried_l = carried_m + at.heads;                          // [heads]
   const int dim = static_cast<int>(args.head_dim), n_head = static_cast<int>(args.n_head);
   const int width = n_head * dim, blocks = (width + kRowThreads - 1) / kRowThreads;
   const int row = static_cast<int>(blockIdx.x) / blocks;
@@ -140,8 +140,8 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
   const int unit_positions = static_cast<int>(args.unit_pages * kPagePositions);
   const int first = static_cast<int>(first_seen(position, args.window)) / unit_positions;
   const int last = static_cast<int>(position) / unit_positions;
-  const float* partials = args.partials + (static_cast<int64_t>(row) * n_head + first_head) *
-                                              args.units * (dim + 2);
+  const float* partials =
+      args.partials + (static_cast<int64_t>(row) * n_head + first_head) * args.units * (dim + 2);
   float sum = 0.0f;
   for (int unit0 = first; unit0 <= last; unit0 += kFoldUnits) {
     const int units = last - unit0 + 1 < kFoldUnits ? last - unit0 + 1 : kFoldUnits;
@@ -159,8 +159,7 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
       }
     };
     each_pair([&](int pair, int h, int i) {
-      const float* from =
-          partials + (static_cast<int64_t>(h) * args.units + unit0 + i) * (dim + 2);
+      const float* from = partials + (static_cast<int64_t>(h) * args.units + unit0 + i) * (dim + 2);
       greatest[pair] = from[0];
       sums[pair] = from[1];
     });

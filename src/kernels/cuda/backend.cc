@@ -463,10 +463,9 @@ void CudaBackend::run_attention(const step::Attention& step, const bool (&forms)
     const bool join = apart && spans > 1;
     if (join) {
       grow(spans_, partial_bytes(spans), "sums of attention");
-      device_->kernels().attention_join(
-          {units.partials, segment.rows, a.n_head, a.head_dim, a.window, units.place, pages, spans,
-           spans_.as<float>()},
-          device_->stream());
+      device_->kernels().attention_join({units.partials, segment.rows, a.n_head, a.head_dim,
+                                         a.window, units.place, pages, spans, spans_.as<float>()},
+                                        device_->stream());
     }
     AttentionMergeArgs merge;
     merge.partials = join ? spans_.as<float>() : units.partials;

@@ -56,7 +56,7 @@ struct ProductShared {
 
 // One kernel has no room for its registers in half a multiprocessor.
 template <Format kFormat, int kEights>
-constexpr int kResident = kFormat == Format::iq4_xs&& kEights == 2 ? 1 : kBlocksTogether<kEights>;
+constexpr int kResident = kFormat == Format::iq4_xs && kEights == 2 ? 1 : kBlocksTogether<kEights>;
 
 // The tiles of a share, of `shares`. Where all multiprocessors have as many blocks, blocks i,
 // i + processors, … are expected on one, which then has its part of all tiles, to the tile.
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kProductThreads, kResident<kFormat, kEights>)
     for (int segment = warp; segment < segments; segment += kLawLanes) {
       // The next chunk begins anew.
       const int next = segment + kLawLanes < segments ? segment + kLawLanes : warp;
-      arithmetic.begin_segment(next);
+      arithmetic.begin_segment(segment, next);
       LOCKSTEP_UNROLL
       for (int i = 0; i < kTiles; ++i) {
         if (i < chunk.tiles) {

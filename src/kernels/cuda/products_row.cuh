@@ -50,7 +50,7 @@ class RowProducts {
   }
 
   // What was fetched is now the segment's; `next` is fetched meanwhile.
-  __device__ void begin_segment(int next) {
+  __device__ void begin_segment(int /*segment*/, int next) {
     x_ = next_;
     LOCKSTEP_UNROLL
     for (int b = 0; b < 8; ++b) {

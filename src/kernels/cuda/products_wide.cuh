@@ -20,6 +20,9 @@ class WideProducts {
   static constexpr int kFactorBytes = kKinds * 8 * kColumns * 4;
   static constexpr int kOutputs = 128 * kEights;
   static constexpr int kValues = 4 * kEights;
+  // Whether a segment's activations are loaded while the one before it is computed: two eights of
+  // them have no registers to spare for it.
+  static constexpr bool kAhead = kEights == 1;
 
   __device__ WideProducts(const ProductsArgs& args, int64_t first_row, int segments, float* factors)
       : args_(args),
@@ -36,17 +39,16 @@ class WideProducts {
     }
   }
 
-  // Starts to load the activations of a segment.
+  // Starts to load the activations of the warp's first segment.
   __device__ void fetch(int segment) {
-    LOCKSTEP_UNROLL
-    for (int i = 0; i < 4; ++i) fetch_two_blocks(segment, i);
-    if constexpr (kSuper) fetch_super(segment);
+    if constexpr (kAhead) fetch_fragments(segment);
     if constexpr (!kSuper) fetch_factors(segment);
   }
 
   // Form q32: factors go to shared memory, whence a lane gets those of its columns; the next are
   // fetched meanwhile.
-  __device__ void begin_segment(int next) {
+  __device__ void begin_segment(int segment, int next) {
+    if constexpr (!kAhead) fetch_fragments(segment);
     if constexpr (!kSuper) {
       LOCKSTEP_UNROLL
       for (int kind = 0; kind < kKinds; ++kind) {
@@ -65,6 +67,7 @@ class WideProducts {
   // lane has of the activations is replaced by segment `next`'s as soon as it was used.
   __device__ void segment(const unsigned char* unit, int blocks, bool last, int next,
                           float (&acc)[kValues]) {
+    if constexpr (!kAhead) last = false;
     if constexpr (kSuper) {
       superblock(unit, last, next, acc);
     } else if (blocks >= 8) {
@@ -98,6 +101,11 @@ class WideProducts {
       LOCKSTEP_UNROLL
       for (int k = 0; k < 4; ++k) x_[n][4 * i + k] = words.word[k];
     }
+  }
+  __device__ void fetch_fragments(int segment) {
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < 4; ++i) fetch_two_blocks(segment, i);
+    if constexpr (kSuper) fetch_super(segment);
   }
   __device__ void fetch_super(int segment) {
     LOCKSTEP_UNROLL

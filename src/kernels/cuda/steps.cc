@@ -69,7 +69,8 @@ class Matcher {
     const auto& attention = *at<op::Attention>(i);
     const Slot q = at<op::Rope>(heads.rope_q)->inout;
     return attention.q == q && at<op::Rope>(heads.rope_q)->head_dim == attention.head_dim &&
-           graph_.ops[static_cast<size_t>(i)].layer == graph_.ops[static_cast<size_t>(i - 1)].layer &&
+           graph_.ops[static_cast<size_t>(i)].layer ==
+               graph_.ops[static_cast<size_t>(i - 1)].layer &&
            (attention.out == q || !read_from(i + 1, q));
   }
 

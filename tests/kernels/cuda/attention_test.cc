@@ -163,7 +163,8 @@ TEST_F(Cuda, KvWriteAndAttention) {
             &pages.view, {score_fault.data()}};
         reference().attention(args, {0, args.items()}, aligned(memory));
         const auto place = put(std::vector<PassPlace>{{before}});
-        const auto run = [&](const std::vector<float>& query, Way way, std::vector<uint8_t>* found) {
+        const auto run = [&](const std::vector<float>& query, Way way,
+                             std::vector<uint8_t>* found) {
           const auto qt = put(query);
           const auto faults = no_faults(rows);
           AttentionUnitsArgs units;
@@ -259,8 +260,8 @@ TEST_F(Cuda, AttentionThatTurnsHeads) {
         const auto turn = [&](std::vector<float>& x, int64_t heads, const std::vector<float>& norm,
                               std::vector<uint8_t>& fault) {
           if (norms) {
-            const RmsNormArgs args{x.data(), norm.data(), x.data(),      rows,
-                                   heads * head_dim, head_dim, eps, {fault.data()}};
+            const RmsNormArgs args{x.data(),         norm.data(), x.data(), rows,
+                                   heads * head_dim, head_dim,    eps,      {fault.data()}};
             reference().rms_norm(args, {0, args.items()});
           }
           const RopeArgs args{x.data(), cos.data(), sin.data(), rows,
@@ -273,9 +274,17 @@ TEST_F(Cuda, AttentionThatTurnsHeads) {
                                 before,          &pages.view,  {write_fault.data()}};
         reference().kv_write(write, {0, write.items()});
         std::vector<std::byte> memory = scratch_of(head_dim, n_head, n_head_kv);
-        const AttentionArgs args{
-            turned_q.data(), want.data(), rows,        before, n_head, head_dim, 0.2f, 0.0f, window,
-            &pages.view,     {score_fault.data()}};
+        const AttentionArgs args{turned_q.data(),
+                                 want.data(),
+                                 rows,
+                                 before,
+                                 n_head,
+                                 head_dim,
+                                 0.2f,
+                                 0.0f,
+                                 window,
+                                 &pages.view,
+                                 {score_fault.data()}};
         reference().attention(args, {0, args.items()}, aligned(memory));
 
         const auto place = put(std::vector<PassPlace>{{before}});

@@ -1,6 +1,8 @@
 // The device's kernels and its backend against the scalar reference, by bits: every op, weight type
 // and KV type, widths 1 to 256, odd shapes, random trials. On a real device (kernels_cuda_test)
 // and, with fewer trials, on the emulation (kernels_cuda_emulation_test).
+#include "conformance.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +13,6 @@
 #include "../quantized.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/packing.h"
-#include "conformance.h"
 
 namespace lockstep::kernels::cuda::test {
 namespace {

@@ -1,6 +1,7 @@
 // Blocks, warps and barriers on the CPU, enough for src/kernels/cuda/kernels.cuh: every thread of a
 // block is a fiber, they run one after the other from barrier to barrier, warp by warp, block by
-// block. Slow and exact: the arithmetic is the host's own IEEE arithmetic, compiled without contraction.
+// block. Slow and exact: the arithmetic is the host's own IEEE arithmetic, compiled without
+// contraction.
 //
 // What it cannot see: races between barriers, memory that only a device has, the device's compiler.
 #pragma once
@@ -261,8 +262,8 @@ T __shfl_up_sync(unsigned, T value, unsigned delta) {
   return ::lockstep::emulation::exchange(value, lane < delta ? lane : lane - delta);
 }
 
-#define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument)                 \
-  (static_cast<void>(stream),                                                              \
+#define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument)                  \
+  (static_cast<void>(stream),                                                               \
    ::lockstep::emulation::launch([=](const auto& launched) { kernel(launched); }, (blocks), \
                                  (threads), (shared), (argument)))
 #define LOCKSTEP_SHARED(name) \

@@ -69,10 +69,10 @@ TEST(CudaSteps, ALayerOfLlamaIsEightSteps) {
   shape.type = TensorType::q8_0;
   const TestModel model(shape, 4);
   const auto steps = steps_of(model.graph());
-  // Chain, qkv, attention with its heads, output, chain, gate and up, activation, down; each layer's first
-  // chain has the last addition of the layer before it. At the end: the last addition, the
-  // selection of rows, a norm in place, which nothing joins, and the output matrix, which quantises
-  // for itself.
+  // Chain, qkv, attention with its heads, output, chain, gate and up, activation, down; each
+  // layer's first chain has the last addition of the layer before it. At the end: the last
+  // addition, the selection of rows, a norm in place, which nothing joins, and the output matrix,
+  // which quantises for itself.
   EXPECT_EQ(steps.size(), 8 * static_cast<size_t>(shape.n_layer) + 4);
   int alone = 0, unquantised = 0;
   for (const Step& any : steps) {
