@@ -18,8 +18,8 @@ constexpr int kUnitThreads = 256;
 constexpr int kUnitWarps = kUnitThreads / 32;
 constexpr int kPageKeys = static_cast<int>(kPagePositions);
 
-// Shared memory of a block, in floats. Heads of more than 256 elements have the
-// page's values where its keys were.
+// Shared memory of a block, in floats. Where there is no room for both, the page's values come
+// where its keys were.
 struct UnitShared {
   int queries, key_stride, score_stride;
   int values, q, scores, ranges, greatest, joining, rows, places;
@@ -35,7 +35,7 @@ __host__ __device__ inline UnitShared unit_shared(const AttentionUnitsArgs& args
   at.queries = args.queries;
   at.key_stride = dim + 4;  // keys side by side in other banks
   at.score_stride = at.queries + 4;
-  at.values = dim <= 256 ? kPageKeys * at.key_stride : 0;
+  at.values = args.values_apart ? kPageKeys * at.key_stride : 0;
   at.q = at.values + kPageKeys * at.key_stride;
   at.scores = at.q + at.queries * dim;
   at.ranges = at.scores + kPageKeys * at.score_stride;
@@ -55,8 +55,8 @@ __host__ __device__ inline UnitShared unit_shared(const AttentionUnitsArgs& args
 struct HalfCache {
   static constexpr bool fits(const AttentionUnitsArgs& args) {
     const int64_t words = args.head_dim / 8;
-    return args.kv.k_type == KvType::f16 && args.kv.v_type == KvType::f16 &&
-           args.head_dim % 8 == 0 && args.head_dim <= 256 && kUnitThreads % words == 0;
+    return args.values_apart && args.kv.k_type == KvType::f16 && args.kv.v_type == KvType::f16 &&
+           args.head_dim % 8 == 0 && kUnitThreads % words == 0;
   }
   static __device__ constexpr KvType type(KvType) { return KvType::f16; }
 };
@@ -186,9 +186,10 @@ __device__ inline void fetch_row(float* to, const float* from, int dim) {
 }
 
 // kTurns: args.heads is there.
-template <typename Cache, bool kTurns>
-__global__ void __launch_bounds__(kUnitThreads, std::is_same_v<Cache, HalfCache> ? 2 : 1)
+template <bool kHalves, bool kTurns>
+__global__ void __launch_bounds__(kUnitThreads, kHalves ? 2 : 1)
     attention_units_kernel(AttentionUnitsArgs args) {
+  using Cache = std::conditional_t<kHalves, HalfCache, AnyCache>;
   LOCKSTEP_SHARED(shared_bytes);
   let_next_launch_start();
   const UnitShared at = unit_shared(args);
@@ -368,7 +369,7 @@ __global__ void __launch_bounds__(kUnitThreads, std::is_same_v<Cache, HalfCache>
       }
     }
     __syncthreads();
-    if (!std::is_same_v<Cache, HalfCache> && at.values == 0) load(true, begin, end);
+    if (!kHalves && at.values == 0) load(true, begin, end);
     // Products to scores, the greatest of a query, then the exponentials in their place: a warp a
     // query.
     LOCKSTEP_UNROLL_BY(1)
@@ -494,21 +495,36 @@ void attention_units(const AttentionUnitsArgs& args, Stream stream) {
   // Few queries a block where pages are few, so that all multiprocessors have some; many where they
   // are many, so that a page is read once for all.
   constexpr int64_t kEnough = 512;
+  constexpr int kFewestQueries = 4;
   AttentionUnitsArgs own = args;
+  const auto fits = [&] { return 4 * unit_shared(own).floats <= LOCKSTEP_MOST_SHARED; };
+  own.queries = kFewestQueries;
+  own.values_apart = args.head_dim <= 256;
+  own.values_apart = own.values_apart && fits();
+  if (args.heads.k != nullptr && !own.values_apart) {
+    heads(args.heads, stream);
+    own.heads = {};
+  }
   own.queries = most_queries(args.head_dim);
   const auto blocks = [&] {
     return args.units * args.kv.n_head_kv * ((all + own.queries - 1) / own.queries);
   };
-  while (own.queries > 4 && (blocks() < kEnough || own.queries / 2 >= all)) own.queries /= 2;
+  while (own.queries > kFewestQueries &&
+         (blocks() < kEnough || own.queries / 2 >= all || !fits())) {
+    own.queries /= 2;
+  }
   const auto launch = [&](auto kernel) {
     LOCKSTEP_LAUNCH(kernel, blocks_for(blocks(), 1), kUnitThreads, 4 * unit_shared(own).floats,
                     stream, own);
   };
-  const auto launch_with = [&]<typename Cache>(Cache) {
-    args.heads.k != nullptr ? launch(attention_units_kernel<Cache, true>)
-                            : launch(attention_units_kernel<Cache, false>);
-  };
-  HalfCache::fits(args) ? launch_with(HalfCache{}) : launch_with(AnyCache{});
+  const bool turns = own.heads.k != nullptr;
+  if (HalfCache::fits(own)) {
+    turns ? launch(attention_units_kernel<true, true>)
+          : launch(attention_units_kernel<true, false>);
+  } else {
+    turns ? launch(attention_units_kernel<false, true>)
+          : launch(attention_units_kernel<false, false>);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // equality tests run them on machines without a GPU (tests/kernels/cuda/emulation.h). Both define,
 // before this is included:
 //   LOCKSTEP_LAUNCH(kernel, blocks, threads, shared bytes, stream, argument)
+//   LOCKSTEP_MOST_SHARED    the bytes that a launch can ask for
 //   LOCKSTEP_SHARED(name)   the launch's shared bytes as unsigned char*, 16-byte aligned
 //   LOCKSTEP_UNROLL         before a loop over registers
 //   LOCKSTEP_UNROLL_BY(n)   the same, n turns at a time

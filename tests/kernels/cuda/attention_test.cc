@@ -209,11 +209,15 @@ TEST_F(Cuda, AttentionThatTurnsHeads) {
   for (const KvType k_type : kKvTypes) {
     for (const KvType v_type : kKvTypes) {
       for (int64_t trial = 0; trial < trials(24, 2); ++trial) {
-        const int64_t n_head_kv = random.between(1, 3), group = random.between(1, 4);
+        // Heads for which blocks of a smaller device have no room for values beside keys, too.
+        const bool small = few_trials() && trial == 1 && k_type == v_type;
+        limit_shared(small ? 99 << 10 : 0);
+        const int64_t n_head_kv = small ? 1 : random.between(1, 3), group = random.between(1, 4);
         const bool blocks = kv_block_elements(k_type) > 1 || kv_block_elements(v_type) > 1;
         const int64_t any[] = {8, 16, 20, 34, 64, 80, 128, 256}, whole[] = {32, 64, 96, 128};
-        const int64_t head_dim =
-            blocks ? whole[random.below(4)] : any[random.below(few_trials() ? 5 : 8)];
+        const int64_t head_dim = small    ? 256
+                                 : blocks ? whole[random.below(4)]
+                                          : any[random.below(few_trials() ? 5 : 8)];
         ASSERT_TRUE(turns_heads(1, head_dim));
         const int64_t n_head = n_head_kv * group, rows = random.between(1, few_trials() ? 3 : 8);
         // Around the borders of pages, from the start of a sequence, and anywhere.
@@ -350,6 +354,7 @@ TEST_F(Cuda, AttentionThatTurnsHeads) {
       }
     }
   }
+  limit_shared(0);
   EXPECT_TRUE(other.seen(0.2));
 }
 

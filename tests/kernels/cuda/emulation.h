@@ -195,6 +195,12 @@ inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t
   block.sync_warp();
 }
 
+// What a launch may ask for: a test can make it a smaller device's.
+inline int& most_shared() {
+  static int bytes = Block::kSharedBytes;
+  return bytes;
+}
+
 // While a list of launches is being recorded, launches go there and do not run.
 inline std::vector<std::function<void()>>*& recording() {
   static std::vector<std::function<void()>>* list = nullptr;
@@ -203,7 +209,7 @@ inline std::vector<std::function<void()>>*& recording() {
 
 template <typename Kernel, typename Args>
 void launch(Kernel kernel, unsigned blocks, unsigned threads, int shared, const Args& args) {
-  if (shared > Block::kSharedBytes) throw std::logic_error("emulation: too much shared memory");
+  if (shared > most_shared()) throw std::logic_error("emulation: too much shared memory");
   if (recording() != nullptr) {
     recording()->push_back([=] {
       auto* list = std::exchange(recording(), nullptr);
@@ -266,6 +272,7 @@ T __shfl_up_sync(unsigned, T value, unsigned delta) {
   (static_cast<void>(stream),                                                               \
    ::lockstep::emulation::launch([=](const auto& launched) { kernel(launched); }, (blocks), \
                                  (threads), (shared), (argument)))
+#define LOCKSTEP_MOST_SHARED (::lockstep::emulation::most_shared())
 #define LOCKSTEP_SHARED(name) \
   unsigned char* const name = ::lockstep::emulation::Block::running().shared()
 #define LOCKSTEP_APART static
