@@ -1,57 +1,41 @@
-// Attention in two launches. The first has a block for each unit of pages (one page, or the law's
-// span), KV head and some queries: all rows and heads that read the KV head, so that a page comes
-// from memory once for all of them. It leaves m, l and o of every query and unit. The second merges
-// these in the law's order, and quantises the result for the product that reads it.
+// Attention over units of pages. A block has a unit (one page, or the law's span), a KV head and
+// some queries: all rows and heads that read the KV head, so that a page comes from memory once for
+// all of them. It leaves m, l and o of every query and unit, which attention_merge.cuh puts
+// together. In narrow passes it turns the heads itself: the products' q, k and v come in, and the
+// pass's own rows of the cache are made here.
 #pragma once
 
+#include <type_traits>
+
+#include "kernels/cuda/attention_merge.cuh"
+#include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/kv.cuh"
-#include "kernels/cuda/rows.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr int kUnitThreads = 128;
+constexpr int kUnitThreads = 256;
+constexpr int kUnitWarps = kUnitThreads / 32;
 constexpr int kPageKeys = static_cast<int>(kPagePositions);
 
-// What is carried from page to page, but for the outputs.
-struct Carried {
-  float m = 0.0f, l = 0.0f;
-  bool started = false;
-};
-
-// The law's merge of b into a: the factors of a's and b's sums and outputs.
-struct Factors {
-  float a, b;
-};
-__device__ inline Factors merge(Carried& a, const Carried& b) {
-  const float m = a.m > b.m ? a.m : b.m;
-  const Factors e = {math::exp_nonpos(a.m - m), math::exp_nonpos(b.m - m)};
-  a.l = math::fma_rn(b.l, e.b, a.l * e.a);
-  a.m = m;
-  return e;
-}
-
-// Keys that a query at `position` sees of all: from here on.
-__device__ inline int64_t first_seen(int64_t position, int64_t window) {
-  return window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
-}
-
-// Shared memory of a block of the first launch, in floats. Heads of more than 256 elements have the
-// page's values where its keys were.
+// Shared memory of a block, in floats. Where there is no room for both, the page's values come
+// where its keys were.
 struct UnitShared {
   int queries, key_stride, score_stride;
-  int values, q, scores, ranges, greatest, joining, rows, places, floats;
+  int values, q, scores, ranges, greatest, joining, rows, places;
+  int encoded, rotary, norms, floats;  // where the launch turns heads
 };
 __host__ __device__ inline int most_queries(int64_t head_dim) {
   return head_dim <= 128 ? 32 : head_dim <= 256 ? 16 : 8;
 }
-__host__ __device__ inline UnitShared unit_shared(int64_t head_dim, int queries) {
+__host__ __device__ inline UnitShared unit_shared(const AttentionUnitsArgs& args) {
+  const int64_t head_dim = args.head_dim;
   UnitShared at{};
   const auto dim = static_cast<int>((head_dim + 3) / 4 * 4);
-  at.queries = queries;
+  at.queries = args.queries;
   at.key_stride = dim + 4;  // keys side by side in other banks
   at.score_stride = at.queries + 4;
-  at.values = dim <= 256 ? kPageKeys * at.key_stride : 0;
+  at.values = args.values_apart ? kPageKeys * at.key_stride : 0;
   at.q = at.values + kPageKeys * at.key_stride;
   at.scores = at.q + at.queries * dim;
   at.ranges = at.scores + kPageKeys * at.score_stride;
@@ -59,19 +43,37 @@ __host__ __device__ inline UnitShared unit_shared(int64_t head_dim, int queries)
   at.joining = at.greatest + at.queries;
   at.rows = at.joining + 2 * at.queries;
   at.places = at.rows + at.queries;
-  at.floats = at.places + at.queries;
+  at.encoded = (at.places + at.queries + 3) / 4 * 4;
+  at.rotary = at.encoded + kUnitWarps * dim;
+  at.norms = at.rotary + static_cast<int>(args.rows * args.heads.n_rot);
+  at.floats = args.heads.k == nullptr ? at.encoded : at.norms + 2 * dim;
   return at;
 }
 
+// Caches of one type, which is known where kernels are compiled, keep their code short: between two
+// passes through it a multiprocessor's instruction cache sees all other kernels of a layer.
+struct HalfCache {
+  static constexpr bool fits(const AttentionUnitsArgs& args) {
+    const int64_t words = args.head_dim / 8;
+    return args.values_apart && args.kv.k_type == KvType::f16 && args.kv.v_type == KvType::f16 &&
+           args.head_dim % 8 == 0 && kUnitThreads % words == 0;
+  }
+  static __device__ constexpr KvType type(KvType) { return KvType::f16; }
+};
+struct AnyCache {
+  static __device__ constexpr KvType type(KvType own) { return own; }
+};
+
 // Rows [begin, end) of a page as binary32.
+template <typename Cache>
 __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row_bytes, int begin,
                                  int end, int dim, float* to, int stride) {
   constexpr int kTogether = 4;
   const int thread = static_cast<int>(threadIdx.x);
-  const bool halves = type == KvType::f16 && dim % 8 == 0;
+  const bool halves = std::is_same_v<Cache, HalfCache> || (type == KvType::f16 && dim % 8 == 0);
   const bool wide = halves || (type == KvType::f32 && dim % 4 == 0);
   const int per_word = halves ? 8 : 4, words = dim / per_word;
-  if (wide && kUnitThreads % words == 0) {
+  if (std::is_same_v<Cache, HalfCache> || (wide && kUnitThreads % words == 0)) {
     const int step = kUnitThreads / words, word_at = thread % words;
     const std::byte* from = page + 16 * word_at;
     for (int row0 = begin + thread / words; row0 < end; row0 += kTogether * step) {
@@ -109,23 +111,28 @@ __device__ inline void load_rows(KvType type, const std::byte* page, int64_t row
   }
 }
 
-// Two queries' scores of one key: sixteen lanes each, then tree(16).
-__device__ inline void two_scores(const float* key, const float* q0, const float* q1, int dim,
-                                  float (&score)[2]) {
-  float lanes[2][16];
+// Scores of one key for kQueries queries that lie `stride` floats apart: sixteen lanes each, then
+// tree(16).
+template <int kQueries>
+__device__ inline void scores_of(const float* key, const float* q, int stride, int dim,
+                                 float (&score)[kQueries]) {
+  float lanes[kQueries][16];
   LOCKSTEP_UNROLL
-  for (int i = 0; i < 16; ++i) lanes[0][i] = lanes[1][i] = 0.0f;
+  for (int r = 0; r < kQueries; ++r) {
+    LOCKSTEP_UNROLL
+    for (int i = 0; i < 16; ++i) lanes[r][i] = 0.0f;
+  }
   const int whole = dim / 16 * 16;
+  LOCKSTEP_UNROLL_BY(1)
   for (int d = 0; d < whole; d += 16) {
     LOCKSTEP_UNROLL
     for (int f = 0; f < 16; f += 4) {
       const Floats4 k = *reinterpret_cast<const Floats4*>(key + d + f);
-      const Floats4 a = *reinterpret_cast<const Floats4*>(q0 + d + f);
-      const Floats4 b = *reinterpret_cast<const Floats4*>(q1 + d + f);
       LOCKSTEP_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        lanes[0][f + i] = math::fma_rn(a.x[i], k.x[i], lanes[0][f + i]);
-        lanes[1][f + i] = math::fma_rn(b.x[i], k.x[i], lanes[1][f + i]);
+      for (int r = 0; r < kQueries; ++r) {
+        const Floats4 a = *reinterpret_cast<const Floats4*>(q + r * stride + d + f);
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < 4; ++i) lanes[r][f + i] = math::fma_rn(a.x[i], k.x[i], lanes[r][f + i]);
       }
     }
   }
@@ -133,12 +140,14 @@ __device__ inline void two_scores(const float* key, const float* q0, const float
   for (int i = 0; i < 16; ++i) {
     if (whole + i < dim) {
       const float k = key[whole + i];
-      lanes[0][i] = math::fma_rn(q0[whole + i], k, lanes[0][i]);
-      lanes[1][i] = math::fma_rn(q1[whole + i], k, lanes[1][i]);
+      LOCKSTEP_UNROLL
+      for (int r = 0; r < kQueries; ++r) {
+        lanes[r][i] = math::fma_rn(q[r * stride + whole + i], k, lanes[r][i]);
+      }
     }
   }
   LOCKSTEP_UNROLL
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < kQueries; ++r) {
     // tree(16), level by level: a loop over levels would keep the lanes in memory.
     float(&lane)[16] = lanes[r];
     LOCKSTEP_UNROLL
@@ -148,14 +157,42 @@ __device__ inline void two_scores(const float* key, const float* q0, const float
     lane[0] = lane[0] + lane[2];
     lane[1] = lane[1] + lane[3];
     lane[0] = lane[0] + lane[1];
-    score[r] = lanes[r][0];
+    score[r] = lane[0];
   }
 }
 
-__global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(AttentionUnitsArgs args) {
+// A row of the cache as readers find it: into `encoded` as the cache has it, and back. By one warp;
+// true on a fault.
+__device__ inline bool through_cache(KvType type, float* x, int dim, std::byte* encoded) {
+  const bool fault = write_row(type, x, dim, encoded);
+  __syncwarp();
+  LOCKSTEP_UNROLL_BY(1)
+  for (int i = static_cast<int>(threadIdx.x % 32); i < dim; i += 32) {
+    x[i] = kv_value(type, encoded, i);
+  }
+  return fault;
+}
+
+// A row of floats to shared memory by one warp; it arrives with wait_copies.
+__device__ inline void fetch_row(float* to, const float* from, int dim) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (dim % 4 == 0) {
+    LOCKSTEP_UNROLL_BY(1)
+    for (int d = 4 * lane; d < dim; d += 128) copy16_async(to + d, from + d);
+  } else {
+    LOCKSTEP_UNROLL_BY(1)
+    for (int d = lane; d < dim; d += 32) to[d] = from[d];
+  }
+}
+
+// kTurns: args.heads is there.
+template <bool kHalves, bool kTurns>
+__global__ void __launch_bounds__(kUnitThreads, kHalves ? 2 : 1)
+    attention_units_kernel(AttentionUnitsArgs args) {
+  using Cache = std::conditional_t<kHalves, HalfCache, AnyCache>;
   LOCKSTEP_SHARED(shared_bytes);
-  after_earlier_launches();
-  const UnitShared at = unit_shared(args.head_dim, args.queries);
+  let_next_launch_start();
+  const UnitShared at = unit_shared(args);
   float* shared = reinterpret_cast<float*>(shared_bytes);
   const DeviceKv& kv = args.kv;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
@@ -175,7 +212,10 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
   int64_t last_page = (first_position + last_row) / kPagePositions;
   if (page < unit * args.unit_pages) page = unit * args.unit_pages;
   if (last_page > (unit + 1) * args.unit_pages - 1) last_page = (unit + 1) * args.unit_pages - 1;
-  if (page > last_page) return;
+  if (page > last_page) {
+    wait_for_earlier_launches();
+    return;
+  }
 
   float* q = shared + at.q;
   float* scores = shared + at.scores;
@@ -191,32 +231,119 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
   const auto partial_of = [&](int query) {
     return args.partials + (static_cast<int64_t>(places[query]) * args.units + unit) * (dim + 2);
   };
-  __syncthreads();
-  for (int query = warp; query < queries; query += kUnitThreads / 32) {
-    const float* from = args.q + static_cast<int64_t>(places[query]) * dim;
-    for (int d = lane; d < dim; d += 32) q[query * q_stride + d] = from[d];
-  }
   Carried carried;  // of query `thread`
-  const int64_t k_bytes = row_bytes_of(kv.k_type, args.head_dim);
-  const int64_t v_bytes = row_bytes_of(kv.v_type, args.head_dim);
+  const auto type_of = [&](bool is_v) { return Cache::type(is_v ? kv.v_type : kv.k_type); };
 
-  for (; page <= last_page; ++page) {
-    const int64_t start = page * kPagePositions;
-    const auto begin_of = [&](int64_t row) {
-      const int64_t seen = first_seen(first_position + row, args.window);
-      return static_cast<int>(seen > start ? (seen - start < kPageKeys ? seen - start : kPageKeys)
-                                           : 0);
-    };
-    const auto end_of = [&](int64_t row) {
-      const int64_t end = first_position + row + 1 - start;
-      return static_cast<int>(end < kPageKeys ? (end > 0 ? end : 0) : kPageKeys);
-    };
+  const auto begin_of = [&](int64_t row) {
+    const int64_t start = page * kPagePositions,
+                  seen = first_seen(first_position + row, args.window);
+    return static_cast<int>(seen > start ? (seen - start < kPageKeys ? seen - start : kPageKeys)
+                                         : 0);
+  };
+  const auto end_of = [&](int64_t row) {
+    const int64_t end = first_position + row + 1 - page * kPagePositions;
+    return static_cast<int>(end < kPageKeys ? (end > 0 ? end : 0) : kPageKeys);
+  };
+  const auto load = [&](bool is_v, int begin, int end) {
+    const int64_t bytes = row_bytes_of(type_of(is_v), args.head_dim);
+    load_rows<Cache>(type_of(is_v),
+                     (is_v ? kv.v_pages : kv.k_pages)[page] + kv_head * kPagePositions * bytes,
+                     bytes, begin, end, dim, shared + (is_v ? at.values : 0), at.key_stride);
+  };
+  // The page's rows that earlier passes wrote are fetched while the launch before this one runs.
+  int old_end = kPageKeys;
+  HeadsArgs turn = args.heads;
+  if constexpr (kTurns) {
+    if (first_position < (page + 1) * kPagePositions) {
+      old_end = first_position > page * kPagePositions
+                    ? static_cast<int>(first_position - page * kPagePositions)
+                    : 0;
+    }
+    const auto rotary = static_cast<int>(args.rows * turn.n_rot / 2);
+    float* cos = shared + at.rotary;
+    float* norms = shared + at.norms;
+    LOCKSTEP_UNROLL_BY(1)
+    for (int i = thread; i < rotary; i += kUnitThreads) {
+      cos[i] = turn.cos[i];
+      cos[rotary + i] = turn.sin[i];
+    }
+    LOCKSTEP_UNROLL_BY(1)
+    for (int d = thread; d < dim; d += kUnitThreads) {
+      if (turn.q_norm != nullptr) norms[d] = turn.q_norm[d];
+      if (turn.k_norm != nullptr) norms[dim + d] = turn.k_norm[d];
+    }
+    turn.cos = cos;
+    turn.sin = cos + rotary;
+    if (turn.q_norm != nullptr) turn.q_norm = norms;
+    if (turn.k_norm != nullptr) turn.k_norm = norms + dim;
+    __syncthreads();
+  } else {
+    wait_for_earlier_launches();
+    __syncthreads();  // places
+    LOCKSTEP_UNROLL_BY(1)
+    for (int query = warp; query < queries; query += kUnitWarps) {
+      fetch_row(q + query * q_stride, args.q + static_cast<int64_t>(places[query]) * dim, dim);
+    }
+    commit_copies();
+  }
+
+  for (bool first = true; page <= last_page; ++page, first = false) {
     const int begin = begin_of(first_row), end = end_of(last_row);
-    const std::byte* k_page = kv.k_pages[page] + kv_head * kPagePositions * k_bytes;
-    const std::byte* v_page = kv.v_pages[page] + kv_head * kPagePositions * v_bytes;
-    load_rows(kv.k_type, k_page, k_bytes, begin, end, dim, shared, at.key_stride);
-    if (at.values != 0) {
-      load_rows(kv.v_type, v_page, v_bytes, begin, end, dim, shared + at.values, at.key_stride);
+    LOCKSTEP_UNROLL_BY(1)
+    for (int is_v = 0; is_v < (at.values != 0 ? 2 : 1); ++is_v) {
+      load(is_v != 0, begin, end < old_end ? end : old_end);
+    }
+    if constexpr (kTurns) {
+      wait_for_earlier_launches();
+      // Of the queries and this page's new rows of k and v, a warp fetches and turns every fourth.
+      const int new_rows = end > old_end ? end - old_end : 0;
+      const int row_before = static_cast<int>(page * kPagePositions - first_position) + old_end;
+      const auto new_at = [&](int item) {
+        const bool is_v = item >= new_rows;
+        return shared + (is_v ? at.values : 0) +
+               (old_end + (is_v ? item - new_rows : item)) * at.key_stride;
+      };
+      LOCKSTEP_UNROLL_BY(1)
+      for (int item = warp; item < queries + 2 * new_rows; item += kUnitWarps) {
+        const int own = item - queries;
+        if (own < 0) {
+          fetch_row(q + item * q_stride, args.q + static_cast<int64_t>(places[item]) * dim, dim);
+          continue;
+        }
+        const bool is_v = own >= new_rows;
+        const int row = row_before + (is_v ? own - new_rows : own);
+        const float* from = is_v ? turn.v : turn.k;
+        fetch_row(new_at(own), from + (static_cast<int64_t>(row) * kv.n_head_kv + kv_head) * dim,
+                  dim);
+      }
+      commit_copies();
+      wait_copies<0>();
+      __syncwarp();
+      auto* encoded = reinterpret_cast<std::byte*>(shared + at.encoded + warp * q_stride);
+      LOCKSTEP_UNROLL_BY(1)
+      for (int item = warp; item < queries + 2 * new_rows; item += kUnitWarps) {
+        const bool is_q = item < queries;
+        const int own = item - queries;
+        const bool is_v = !is_q && own >= new_rows;
+        const int row = is_q ? rows[item] : row_before + (is_v ? own - new_rows : own);
+        float* x = is_q ? q + item * q_stride : new_at(own);
+        if (!is_v) turn_head(turn, is_q, row, x);
+        if (is_q) continue;
+        if (through_cache(type_of(is_v), x, dim, encoded)) set_fault(turn.write_faults, row);
+        // Into the cache by the block that has the row's first query.
+        const int query = row * group - first_query;
+        if (query >= 0 && query < queries) {
+          auto* to = reinterpret_cast<uint16_t*>(kv_row(kv, is_v, first_position + row, kv_head));
+          const int halves = static_cast<int>(row_bytes_of(type_of(is_v), args.head_dim) / 2);
+          LOCKSTEP_UNROLL_BY(1)
+          for (int h = lane; h < halves; h += 32) {
+            to[h] = reinterpret_cast<const uint16_t*>(encoded)[h];
+          }
+        }
+        __syncwarp();  // before the next row is encoded there
+      }
+    } else if (first) {
+      wait_copies<0>();
     }
     if (thread < at.queries) {
       // Queries that are not there see all, and nobody looks at what comes out.
@@ -227,31 +354,26 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
 
     const int key = thread % kPageKeys;
     if (key >= begin && key < end) {
-      for (int two = thread / kPageKeys * 2; two < queries; two += 4) {
-        const int other = two + 1 < queries ? two + 1 : two;
-        float sums[2];
-        two_scores(shared + key * at.key_stride, q + two * q_stride, q + other * q_stride, dim,
-                   sums);
+      float* to = scores + key * at.score_stride;
+      // A quarter of the threads has two queries each time. Those that are not there have room, and
+      // nobody looks at what comes out.
+      constexpr int kTogether = 2;
+      LOCKSTEP_UNROLL_BY(1)
+      for (int query = kTogether * (thread / kPageKeys); query < queries;
+           query += kTogether * kUnitThreads / kPageKeys) {
+        float sums[kTogether];
+        scores_of<kTogether>(shared + key * at.key_stride, q + query * q_stride, q_stride, dim,
+                             sums);
         LOCKSTEP_UNROLL
-        for (int i = 0; i < 2; ++i) {
-          const int query = two + i;
-          if (query >= queries || key < ranges[2 * query] || key >= ranges[2 * query + 1]) continue;
-          float s = sums[i] * args.scale;
-          if (is_non_finite(s)) {
-            set_fault(args.faults, rows[query]);
-            s = 0.0f;
-          }
-          if (args.softcap != 0.0f) s = args.softcap * math::tanh(s / args.softcap);
-          scores[key * at.score_stride + query] = s;
-        }
+        for (int i = 0; i < kTogether; ++i) to[query + i] = sums[i];
       }
     }
     __syncthreads();
-    if (at.values == 0) {
-      load_rows(kv.v_type, v_page, v_bytes, begin, end, dim, shared, at.key_stride);
-    }
-    // The greatest of a query, then the exponentials in the scores' place: a warp a query.
-    for (int query0 = 0; query0 < queries; query0 += kUnitThreads / 32) {
+    if (!kHalves && at.values == 0) load(true, begin, end);
+    // Products to scores, the greatest of a query, then the exponentials in their place: a warp a
+    // query.
+    LOCKSTEP_UNROLL_BY(1)
+    for (int query0 = 0; query0 < queries; query0 += kUnitWarps) {
       const int query = query0 + warp;
       const bool there = query < queries;
       const int from = there ? ranges[2 * query] : 0, to = there ? ranges[2 * query + 1] : 0;
@@ -260,7 +382,14 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
       LOCKSTEP_UNROLL
       for (int i = 0; i < 2; ++i) {
         const int j = lane + 32 * i;
-        s[i] = j >= from && j < to ? scores[j * at.score_stride + query] : kNothing;
+        s[i] = kNothing;
+        if (j < from || j >= to) continue;
+        s[i] = scores[j * at.score_stride + query] * args.scale;
+        if (is_non_finite(s[i])) {
+          set_fault(args.faults, rows[query]);
+          s[i] = 0.0f;
+        }
+        if (args.softcap != 0.0f) s[i] = args.softcap * math::tanh(s[i] / args.softcap);
         m = m > s[i] ? m : s[i];
       }
       LOCKSTEP_UNROLL
@@ -296,7 +425,7 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
         carried = own;
       }
     }
-    if (args.unit_pages > 1) {
+    if (!kTurns && args.unit_pages > 1) {
       if (thread < at.queries) {
         joining[2 * thread] = joins ? e.a : -1.0f;  // no factor is below 0
         joining[2 * thread + 1] = e.b;
@@ -319,6 +448,7 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
       }
       if (all_to < all_from) all_to = all_from;
       const auto some_see = [&](int first, int last) {
+        LOCKSTEP_UNROLL_BY(1)
         for (int j = first; j < last; ++j) {
           const float v = values[j * at.key_stride + d];
           LOCKSTEP_UNROLL
@@ -341,7 +471,7 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
       for (int i = 0; i < 4; ++i) {
         if (query + i >= queries || from[i] >= to[i]) continue;
         float* out = partial_of(query + i) + 2 + d;
-        if (args.unit_pages > 1) {
+        if (!kTurns && args.unit_pages > 1) {
           const float factor = joining[2 * (query + i)];
           if (factor >= 0.0f) {
             o[i] = math::fma_rn(o[i], joining[2 * (query + i) + 1], *out * factor);
@@ -350,7 +480,8 @@ __global__ void __launch_bounds__(kUnitThreads) attention_units_kernel(Attention
         *out = o[i];
       }
     }
-    __syncthreads();  // before the next page replaces these
+    if constexpr (kTurns) break;  // its units are of one page
+    __syncthreads();              // before the next page replaces these
   }
   if (thread < queries && carried.started) {
     float* to = partial_of(thread);
@@ -364,99 +495,36 @@ void attention_units(const AttentionUnitsArgs& args, Stream stream) {
   // Few queries a block where pages are few, so that all multiprocessors have some; many where they
   // are many, so that a page is read once for all.
   constexpr int64_t kEnough = 512;
+  constexpr int kFewestQueries = 4;
   AttentionUnitsArgs own = args;
+  const auto fits = [&] { return 4 * unit_shared(own).floats <= LOCKSTEP_MOST_SHARED; };
+  own.queries = kFewestQueries;
+  own.values_apart = args.head_dim <= 256;
+  own.values_apart = own.values_apart && fits();
+  if (args.heads.k != nullptr && !own.values_apart) {
+    heads(args.heads, stream);
+    own.heads = {};
+  }
   own.queries = most_queries(args.head_dim);
   const auto blocks = [&] {
     return args.units * args.kv.n_head_kv * ((all + own.queries - 1) / own.queries);
   };
-  while (own.queries > 4 && blocks() < kEnough) own.queries /= 2;
-  LOCKSTEP_LAUNCH(attention_units_kernel, blocks_for(blocks(), 1), kUnitThreads,
-                  4 * unit_shared(args.head_dim, own.queries).floats, stream, own);
-}
-
-// A block has 256 elements of a row of all heads.
-__global__ void attention_merge_kernel(AttentionMergeArgs args) {
-  __shared__ Floats4 row4_at[kRowThreads / 4];
-  float* row_at = reinterpret_cast<float*>(row4_at);
-  after_earlier_launches();
-  const int dim = static_cast<int>(args.head_dim), n_head = static_cast<int>(args.n_head);
-  const int width = n_head * dim, blocks = (width + kRowThreads - 1) / kRowThreads;
-  const int row = static_cast<int>(blockIdx.x) / blocks;
-  const int block = static_cast<int>(blockIdx.x) % blocks;
-  const int thread = static_cast<int>(threadIdx.x), element = block * kRowThreads + thread;
-  if (element < width) {
-    const int64_t position = args.place->first_position + row;
-    const int head = element / dim, d = element % dim;
-    const int unit_positions = static_cast<int>(args.unit_pages * kPagePositions);
-    const int first = static_cast<int>(first_seen(position, args.window)) / unit_positions;
-    const int last = static_cast<int>(position) / unit_positions;
-    const int unit_pages = static_cast<int>(args.unit_pages);
-    const float* partials =
-        args.partials + (static_cast<int64_t>(row) * n_head + head) * args.units * (dim + 2);
-    Carried span, result;
-    float span_o = 0.0f, result_o = 0.0f;
-    int span_index = -1;
-    const auto span_into_result = [&] {
-      if (!result.started) {
-        result = span;
-        result_o = span_o;
-        return;
-      }
-      const Factors e = merge(result, span);
-      result_o = math::fma_rn(span_o, e.b, result_o * e.a);
-    };
-    constexpr int kTogether = 4;
-    for (int unit0 = first; unit0 <= last; unit0 += kTogether) {
-      float m[kTogether], l[kTogether], o[kTogether];
-      LOCKSTEP_UNROLL
-      for (int k = 0; k < kTogether; ++k) {
-        if (unit0 + k > last) continue;
-        const float* partial = partials + static_cast<int64_t>(unit0 + k) * (dim + 2);
-        m[k] = partial[0];
-        l[k] = partial[1];
-        o[k] = partial[2 + d];
-      }
-      LOCKSTEP_UNROLL
-      for (int k = 0; k < kTogether; ++k) {
-        if (unit0 + k > last) continue;
-        const Carried own = {m[k], l[k], true};
-        const int index = (unit0 + k) * unit_pages / static_cast<int>(kSpanPages);
-        if (span.started && span_index != index) {
-          span_into_result();
-          span.started = false;
-        }
-        span_index = index;
-        if (span.started) {
-          const Factors e = merge(span, own);
-          span_o = math::fma_rn(o[k], e.b, span_o * e.a);
-        } else {
-          span = own;
-          span_o = o[k];
-        }
-      }
-    }
-    span_into_result();
-    const float y = result_o / result.l;
-    row_at[thread] = y;
-    if (args.out != nullptr) args.out[static_cast<int64_t>(row) * width + element] = y;
+  while (own.queries > kFewestQueries &&
+         (blocks() < kEnough || own.queries / 2 >= all || !fits())) {
+    own.queries /= 2;
   }
-  __syncthreads();
-  const auto element4 = [&](int k) {
-    return *reinterpret_cast<const Floats4*>(row_at + k % kRowThreads);
+  const auto launch = [&](auto kernel) {
+    LOCKSTEP_LAUNCH(kernel, blocks_for(blocks(), 1), kUnitThreads, 4 * unit_shared(own).floats,
+                    stream, own);
   };
-  const int warp = thread / 32, begin = block * kRowThreads;
-  if (args.forms[0] && warp < 2 && begin + 128 * warp < width) {
-    quantize_part<32>(element4, row, width, begin + 128 * warp, args.quantized[0], args.out_faults);
+  const bool turns = own.heads.k != nullptr;
+  if (HalfCache::fits(own)) {
+    turns ? launch(attention_units_kernel<true, true>)
+          : launch(attention_units_kernel<true, false>);
+  } else {
+    turns ? launch(attention_units_kernel<false, true>)
+          : launch(attention_units_kernel<false, false>);
   }
-  if (args.forms[1] && warp == 2) {
-    quantize_part<256>(element4, row, width, begin, args.quantized[1], args.out_faults);
-  }
-}
-
-void attention_merge(const AttentionMergeArgs& args, Stream stream) {
-  const int64_t width = args.n_head * args.head_dim;
-  LOCKSTEP_LAUNCH(attention_merge_kernel, blocks_for(width, kRowThreads) * blocks_for(args.rows, 1),
-                  kRowThreads, 0, stream, args);
 }
 
 }  // namespace

@@ -18,8 +18,12 @@ constexpr int64_t kReadBytes = 2LL << 30;  // far above any L2
 // Passes of at most so many rows are recorded, and so many of them kept.
 constexpr int64_t kMostRecordedRows = 32;
 constexpr size_t kMostRecorded = 128;
-// Attention page by page, and spans made of pages by the merge, while this keeps its sums small.
-constexpr int64_t kMostPagesApart = 128, kMostRowsApart = 32;
+// Attention page by page, whose pages are joined to spans later, while its sums take no more than
+// this; span by span in wide passes, which have blocks enough.
+constexpr int64_t kMostBytesApart = 128 << 20, kMostRowsApart = 32;
+// Passes in which each block of attention turns the heads that it reads: a few more of them would
+// take it longer than a launch for all does.
+constexpr int64_t kMostRowsTurned = 8;
 
 FloatType float_type(TensorType type) {
   return type == TensorType::f16    ? FloatType::f16
@@ -417,37 +421,63 @@ void CudaBackend::run_op(const op::KvWrite& a, int op_index) {
 }
 
 void CudaBackend::run_op(const op::Attention&, int op_index) {
-  run_attention(op_index, {false, false}, -1, true);
+  run_attention({op_index}, {false, false});
 }
 
-// forms: those in which op `linear` reads the result.
-void CudaBackend::run_attention(int op_index, const bool (&forms)[2], int linear, bool keep_out) {
-  const auto& a = args_of<op::Attention>(op_index);
+// forms: those in which the step's product reads the result.
+void CudaBackend::run_attention(const step::Attention& step, const bool (&forms)[2]) {
+  const auto& a = args_of<op::Attention>(step.op);
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
     const PassPlan::Segment& segment = plan_.segments[s];
     if (segment.rows == 0) continue;
-    const int64_t room = segments_[s].room;
-    const bool apart = room <= kMostPagesApart && segment.rows <= kMostRowsApart;
-    const int64_t unit_pages = apart ? 1 : kSpanPages, units = room / unit_pages;
-    grow(partials_, 4 * segment.rows * a.n_head * units * partial_floats(a.head_dim),
-         "sums of attention");
-    uint8_t* own_faults = faults(op_index) + segment.first_row;
-    device_->kernels().attention_units(
-        {slot(a.q) + segment.first_row * width(a.q), segment.rows, a.n_head, a.head_dim, a.scale,
-         a.softcap, a.window, place_of_segment(s), layer_of(op_index, s), own_faults, unit_pages,
-         units, partials_.as<float>()},
-        device_->stream());
+    const int64_t pages = segments_[s].room;
+    const auto partial_bytes = [&](int64_t units) {
+      return 4 * segment.rows * a.n_head * units * partial_floats(a.head_dim);
+    };
+    const bool apart = segment.rows <= kMostRowsApart && partial_bytes(pages) <= kMostBytesApart;
+    const int64_t spans = pages / kSpanPages;
+    AttentionUnitsArgs units;
+    units.q = slot(a.q) + segment.first_row * width(a.q);
+    units.rows = segment.rows;
+    units.n_head = a.n_head;
+    units.head_dim = a.head_dim;
+    units.scale = a.scale;
+    units.softcap = a.softcap;
+    units.window = a.window;
+    units.place = place_of_segment(s);
+    units.kv = layer_of(step.op, s);
+    units.faults = faults(step.op) + segment.first_row;
+    units.unit_pages = apart ? 1 : kSpanPages;
+    units.units = apart ? pages : spans;
+    grow(partials_, partial_bytes(units.units), "sums of attention");
+    units.partials = partials_.as<float>();
+    if (step.heads) {
+      const HeadsArgs heads = heads_of(*step.heads, s);
+      if (segment.rows <= kMostRowsTurned && turns_heads(units.unit_pages, a.head_dim)) {
+        units.heads = heads;
+      } else {
+        device_->kernels().heads(heads, device_->stream());
+      }
+    }
+    device_->kernels().attention_units(units, device_->stream());
+    const bool join = apart && spans > 1;
+    if (join) {
+      grow(spans_, partial_bytes(spans), "sums of attention");
+      device_->kernels().attention_join({units.partials, segment.rows, a.n_head, a.head_dim,
+                                         a.window, units.place, pages, spans, spans_.as<float>()},
+                                        device_->stream());
+    }
     AttentionMergeArgs merge;
-    merge.partials = partials_.as<float>();
+    merge.partials = join ? spans_.as<float>() : units.partials;
     merge.rows = segment.rows;
     merge.n_head = a.n_head;
     merge.head_dim = a.head_dim;
     merge.window = a.window;
     merge.place = place_of_segment(s);
-    merge.unit_pages = unit_pages;
-    merge.units = units;
-    if (keep_out) merge.out = slot(a.out) + segment.first_row * width(a.out);
-    for (int form = 0; form < 2 && linear >= 0; ++form) {
+    merge.unit_pages = join ? kSpanPages : units.unit_pages;
+    merge.units = join ? spans : units.units;
+    if (step.keep_out) merge.out = slot(a.out) + segment.first_row * width(a.out);
+    for (int form = 0; form < 2 && step.linear >= 0; ++form) {
       merge.forms[form] = forms[form];
       merge.quantized[form] = quantised(form == 1);
       DeviceActivations& to = merge.quantized[form];
@@ -457,7 +487,7 @@ void CudaBackend::run_attention(int op_index, const bool (&forms)[2], int linear
       if (form == 0) to.d_sums += before * 8;
       if (form == 1) to.digits += before * 32;
     }
-    if (linear >= 0) merge.out_faults = faults(linear) + segment.first_row;
+    if (step.linear >= 0) merge.out_faults = faults(step.linear) + segment.first_row;
     device_->kernels().attention_merge(merge, device_->stream());
   }
 }
@@ -553,47 +583,50 @@ void CudaBackend::run_step(const step::Linear& step) {
   }
 }
 
-void CudaBackend::run_step(const step::Heads& step) {
+HeadsArgs CudaBackend::heads_of(const step::Heads& step, size_t segment_index) const {
+  const PassPlan::Segment& segment = plan_.segments[segment_index];
   const auto& q = args_of<op::Rope>(step.rope_q);
   const auto& write = args_of<op::KvWrite>(step.kv_write);
   const auto [cos, sin] = rotary_of(q.spec);
+  HeadsArgs args;
+  args.q = slot(q.inout) + segment.first_row * width(q.inout);
+  args.k = slot(write.k) + segment.first_row * width(write.k);
+  args.v = slot(write.v) + segment.first_row * width(write.v);
+  args.rows = segment.rows;
+  args.n_head = q.n_head;
+  args.head_dim = q.head_dim;
+  args.n_rot = q.spec->n_rot;
+  args.halves = q.spec->pairing == RopeSpec::Pairing::halves;
+  args.cos = cos + segment.first_row * (q.spec->n_rot / 2);
+  args.sin = sin + segment.first_row * (q.spec->n_rot / 2);
+  if (step.q_norm >= 0) {
+    const auto& norm = args_of<op::RmsNorm>(step.q_norm);
+    args.q_norm = weights_->vectors.at(norm.weight);
+    args.q_eps = norm.eps;
+    args.q_faults = faults(step.q_norm) + segment.first_row;
+  }
+  if (step.k_norm >= 0) {
+    const auto& norm = args_of<op::RmsNorm>(step.k_norm);
+    args.k_norm = weights_->vectors.at(norm.weight);
+    args.k_eps = norm.eps;
+    args.k_faults = faults(step.k_norm) + segment.first_row;
+  }
+  args.place = place_of_segment(segment_index);
+  args.kv = layer_of(step.kv_write, segment_index);
+  args.write_faults = faults(step.kv_write) + segment.first_row;
+  return args;
+}
+
+void CudaBackend::run_step(const step::Heads& step) {
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
-    const PassPlan::Segment& segment = plan_.segments[s];
-    if (segment.rows == 0) continue;
-    HeadsArgs args;
-    args.q = slot(q.inout) + segment.first_row * width(q.inout);
-    args.k = slot(write.k) + segment.first_row * width(write.k);
-    args.v = slot(write.v) + segment.first_row * width(write.v);
-    args.rows = segment.rows;
-    args.n_head = q.n_head;
-    args.head_dim = q.head_dim;
-    args.n_rot = q.spec->n_rot;
-    args.halves = q.spec->pairing == RopeSpec::Pairing::halves;
-    args.cos = cos + segment.first_row * (q.spec->n_rot / 2);
-    args.sin = sin + segment.first_row * (q.spec->n_rot / 2);
-    if (step.q_norm >= 0) {
-      const auto& norm = args_of<op::RmsNorm>(step.q_norm);
-      args.q_norm = weights_->vectors.at(norm.weight);
-      args.q_eps = norm.eps;
-      args.q_faults = faults(step.q_norm) + segment.first_row;
-    }
-    if (step.k_norm >= 0) {
-      const auto& norm = args_of<op::RmsNorm>(step.k_norm);
-      args.k_norm = weights_->vectors.at(norm.weight);
-      args.k_eps = norm.eps;
-      args.k_faults = faults(step.k_norm) + segment.first_row;
-    }
-    args.place = place_of_segment(s);
-    args.kv = layer_of(step.kv_write, s);
-    args.write_faults = faults(step.kv_write) + segment.first_row;
-    device_->kernels().heads(args, device_->stream());
+    if (plan_.segments[s].rows > 0) device_->kernels().heads(heads_of(step, s), device_->stream());
   }
 }
 
 void CudaBackend::run_step(const step::Attention& step) {
   const LinearForms forms =
       step.linear >= 0 ? forms_of(args_of<op::Linear>(step.linear)) : LinearForms{};
-  run_attention(step.op, forms.q, step.linear, step.keep_out);
+  run_attention(step, forms.q);
 }
 
 void CudaBackend::run_step(const step::GatedAct& step) {

@@ -83,7 +83,8 @@ class CudaBackend final : public Backend {
   void run_step(const step::Attention&);
   void run_step(const step::GatedAct&);
   void run_products(const op::Linear&, int op_index);
-  void run_attention(int op_index, const bool (&forms)[2], int linear, bool keep_out);
+  HeadsArgs heads_of(const step::Heads&, size_t segment) const;
+  void run_attention(const step::Attention&, const bool (&forms)[2]);
   void check_logits();
   void forget_rows();
   std::optional<Shape> shape() const;
@@ -135,7 +136,7 @@ class CudaBackend final : public Backend {
   std::vector<DeviceBuffer> slots_;
   std::vector<Step> steps_;
   DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or digits
-  DeviceBuffer block_memory_, partials_, read_buffer_, read_sink_;
+  DeviceBuffer block_memory_, partials_, spans_, read_buffer_, read_sink_;
   HostBuffer block_there_, results_;
   // Passes seen, null where they came once. All of the same buffers and weights.
   std::map<Shape, std::shared_ptr<Recording>> recorded_;

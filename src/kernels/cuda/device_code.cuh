@@ -3,6 +3,7 @@
 // equality tests run them on machines without a GPU (tests/kernels/cuda/emulation.h). Both define,
 // before this is included:
 //   LOCKSTEP_LAUNCH(kernel, blocks, threads, shared bytes, stream, argument)
+//   LOCKSTEP_MOST_SHARED    the bytes that a launch can ask for
 //   LOCKSTEP_SHARED(name)   the launch's shared bytes as unsigned char*, 16-byte aligned
 //   LOCKSTEP_UNROLL         before a loop over registers
 //   LOCKSTEP_UNROLL_BY(n)   the same, n turns at a time
@@ -111,30 +112,89 @@ __device__ inline void wait_copies() {
 #endif
 }
 
+// From sm_90: one lane copies a whole run of bytes, and a barrier in shared memory counts them as
+// they arrive. Each turn of the barrier has one arrival, the copying lane's, with the bytes that it
+// waits for.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define LOCKSTEP_BULK_COPIES
+__device__ inline uint32_t shared_address(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+__device__ inline void start_barrier(uint64_t* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+}
+// After the last barrier's start: the copies see them.
+__device__ inline void barriers_started() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Addresses and bytes are multiples of 16.
+__device__ inline void copy_bulk(void* shared, const void* global, int bytes, uint64_t* barrier) {
+  const uint32_t at = shared_address(barrier);
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(at)
+      : "memory");
+}
+// Until the barrier's turn of this parity has ended. What was copied is seen then.
+__device__ inline void wait_barrier(uint64_t* barrier, uint32_t parity) {
+  const uint32_t at = shared_address(barrier);
+  uint32_t done = 0;
+  do {
+    asm volatile(
+        "{ .reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(at), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+#endif
+
 // --- integer products of a warp ------------------------------------------------------------------
 
-// c += A·B, A 16 × 32 and B 32 × 8 of int8: every lane has its fragments. a, b as in formats.h; c:
-// rows g, g + 8 (c ÷ 2), columns 2t, 2t + 1 (c mod 2).
+// c += A·B, A 16 × 32 of int8, or of uint8, and B 32 × 8 of int8: every lane has its fragments. a,
+// b as in formats.h; c: rows g, g + 8 (c ÷ 2), columns 2t, 2t + 1 (c mod 2).
+template <bool kUnsigned>
 __device__ inline void mma_k32(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #ifdef __CUDA_ARCH__
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  if constexpr (kUnsigned) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
 #elif defined(LOCKSTEP_EMULATED)
-  emulation::mma(c, a, 4, b0, b1);
+  emulation::mma(c, a, 4, b0, b1, kUnsigned);
 #endif
 }
 // The same with 16 in place of 32: a0, a1 are the registers of rows g and g + 8.
+template <bool kUnsigned>
 __device__ inline void mma_k16(int32_t (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
 #ifdef __CUDA_ARCH__
-  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-      "{%0,%1,%2,%3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a0), "r"(a1), "r"(b));
+  if constexpr (kUnsigned) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+  }
 #elif defined(LOCKSTEP_EMULATED)
   const uint32_t a[4] = {a0, a1, 0, 0};
-  emulation::mma(c, a, 2, b, 0);
+  emulation::mma(c, a, 2, b, 0, kUnsigned);
 #endif
 }
 

@@ -13,7 +13,9 @@
 // many bits they take and what the kernel makes of them:
 //
 //   bytes            int8
-//   nibbles          0 … 15; register r in nibbles r mod 2 of word r ÷ 2 of the lane
+//   nibbles          0 … 15; register r in nibbles r mod 2 of word r ÷ 2 of the lane; the kernel
+//   has
+//                    16 times the code of rows g + 8, whose nibbles are the upper ones
 //   signed_nibbles   −8 … 7 in two's complement; the kernel has 16 times the code
 //   five, signed_five   a fifth bit apart: bits 4r … 4r + 3 of the lane's 16; signed: 8 times
 //   signed_six       two bits apart: bits 2r, 2r + 1 of byte i of the lane's word; 4 times
@@ -96,18 +98,28 @@ constexpr int code_bytes(Codes codes) {
   }
 }
 
-// The kernel has 2^this times the code.
-constexpr int code_shift(Codes codes) {
+// The kernel has 2^this times the code, in rows g and g + 8 of a tile: it takes nibbles where they
+// lie.
+struct CodeShift {
+  int low, high;
+};
+constexpr CodeShift code_shift(Codes codes) {
   switch (codes) {
+    case Codes::nibbles:
+      return {0, 4};
     case Codes::signed_nibbles:
-      return 4;
+      return {4, 4};
     case Codes::signed_five:
-      return 3;
+      return {3, 3};
     case Codes::signed_six:
-      return 2;
+      return {2, 2};
     default:
-      return 0;
+      return {0, 0};
   }
+}
+// Whether its bytes are unsigned: else they are signed.
+constexpr bool unsigned_codes(Codes codes) {
+  return codes == Codes::nibbles;
 }
 
 // Where the parts of a block of a tile begin, in bytes; each begins at a multiple of 16.

@@ -8,6 +8,8 @@ namespace {
 
 constexpr int kHeadWarps = 4;
 
+// Loops over a head are short: unrolled, they would cost more to fetch than they save.
+
 // Sum of squares of a head by one warp: thread t has the law's lanes t, t + 32, …, t + 224.
 __device__ inline float sum_of_squares(const float* x, int64_t n) {
   const int thread = static_cast<int>(threadIdx.x % 32);
@@ -15,6 +17,7 @@ __device__ inline float sum_of_squares(const float* x, int64_t n) {
   LOCKSTEP_UNROLL
   for (int k = 0; k < 8; ++k) {
     lanes[k] = 0.0f;
+    LOCKSTEP_UNROLL_BY(1)
     for (int64_t i = 32 * k + thread; i < n; i += 256) {
       lanes[k] = math::fma_rn(x[i], x[i], lanes[k]);
     }
@@ -34,10 +37,45 @@ __device__ inline float sum_of_squares(const float* x, int64_t n) {
 __device__ inline bool write_row(KvType type, const float* x, int64_t head_dim, std::byte* row) {
   const int64_t step = unit_elements(type);
   bool fault = false;
+  LOCKSTEP_UNROLL_BY(1)
   for (int64_t i = step * static_cast<int64_t>(threadIdx.x % 32); i < head_dim; i += 32 * step) {
     fault |= write_unit(type, x, i, row);
   }
   return fault;
+}
+
+// Norm and rotation of one head of a row in shared memory, by one warp.
+__device__ inline void turn_head(const HeadsArgs& args, bool is_q, int64_t row, float* x) {
+  const int lane = static_cast<int>(threadIdx.x % 32), dim = static_cast<int>(args.head_dim);
+  const float* norm = is_q ? args.q_norm : args.k_norm;
+  if (norm != nullptr) {
+    const float ss = sum_of_squares(x, args.head_dim);
+    if (lane == 0 && is_non_finite(ss)) set_fault(is_q ? args.q_faults : args.k_faults, row);
+    const float mean = ss / static_cast<float>(args.head_dim);
+    const float r = 1.0f / square_root(mean + (is_q ? args.q_eps : args.k_eps));
+    __syncwarp();
+    LOCKSTEP_UNROLL_BY(1)
+    for (int i = lane; i < dim; i += 32) x[i] = (x[i] * r) * norm[i];
+    __syncwarp();
+  }
+  const int half = static_cast<int>(args.n_rot) / 2;
+  LOCKSTEP_UNROLL_BY(1)
+  for (int pair = lane; pair < half; pair += 32) {
+    const float c = args.cos[row * half + pair], s = args.sin[row * half + pair];
+    float* x0 = x + (args.halves ? pair : 2 * pair);
+    float* x1 = x0 + (args.halves ? half : 1);
+    const float a = *x0, b = *x1;
+    *x0 = math::fma_rn(a, c, -(b * s));
+    *x1 = math::fma_rn(b, c, a * s);
+  }
+  __syncwarp();
+}
+
+// Where a row of a KV head is, in the page of its position.
+__device__ inline std::byte* kv_row(const DeviceKv& kv, bool is_v, int64_t position, int64_t head) {
+  const int64_t place = head * kPagePositions + position % kPagePositions;
+  std::byte* page = (is_v ? kv.v_pages : kv.k_pages)[position / kPagePositions];
+  return page + place * row_bytes_of(is_v ? kv.v_type : kv.k_type, kv.head_dim);
 }
 
 // A warp has a head of a row: of q, then of k, then of v.
@@ -58,39 +96,16 @@ __global__ void heads_kernel(HeadsArgs args) {
   float* x = reinterpret_cast<float*>(shared) + warp * args.head_dim;
   for (int64_t i = lane; i < args.head_dim; i += 32) x[i] = from[i];
   __syncwarp();
-  const float* norm = is_v ? nullptr : is_q ? args.q_norm : args.k_norm;
-  if (norm != nullptr) {
-    const float ss = sum_of_squares(x, args.head_dim);
-    if (lane == 0 && is_non_finite(ss)) set_fault(is_q ? args.q_faults : args.k_faults, row);
-    const float mean = ss / static_cast<float>(args.head_dim);
-    const float r = 1.0f / square_root(mean + (is_q ? args.q_eps : args.k_eps));
-    __syncwarp();
-    for (int64_t i = lane; i < args.head_dim; i += 32) x[i] = (x[i] * r) * norm[i];
-    __syncwarp();
-  }
-  if (!is_v) {
-    const int64_t half = args.n_rot / 2;
-    for (int64_t pair = lane; pair < half; pair += 32) {
-      const float c = args.cos[row * half + pair], s = args.sin[row * half + pair];
-      float* x0 = x + (args.halves ? pair : 2 * pair);
-      float* x1 = x0 + (args.halves ? half : 1);
-      const float a = *x0, b = *x1;
-      *x0 = math::fma_rn(a, c, -(b * s));
-      *x1 = math::fma_rn(b, c, a * s);
-    }
-    __syncwarp();
-  }
+  if (!is_v) turn_head(args, is_q, row, x);
   if (is_q) {
     float* to = args.q + (row * args.n_head + head) * args.head_dim;
     for (int64_t i = lane; i < args.head_dim; i += 32) to[i] = x[i];
     return;
   }
-  const int64_t position = args.place->first_position + row;
-  const int64_t place = head * kPagePositions + position % kPagePositions;
-  const KvType type = is_v ? kv.v_type : kv.k_type;
-  std::byte* page = (is_v ? kv.v_pages : kv.k_pages)[position / kPagePositions];
-  std::byte* to = page + place * row_bytes_of(type, args.head_dim);
-  if (write_row(type, x, args.head_dim, to)) set_fault(args.write_faults, row);
+  std::byte* to = kv_row(kv, is_v, args.place->first_position + row, head);
+  if (write_row(is_v ? kv.v_type : kv.k_type, x, args.head_dim, to)) {
+    set_fault(args.write_faults, row);
+  }
 }
 
 void heads(const HeadsArgs& args, Stream stream) {

@@ -3,7 +3,6 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/heads.cuh"
 #include "kernels/cuda/products_float.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -23,9 +22,9 @@ void products(const ProductsArgs& args, Stream stream) {
 }
 
 [[maybe_unused]] constexpr DeviceKernels kTable = {
-    quantize,     products,  matmul_float,    rms_norm,        rope,         kv_write,
-    add,          gated_act, softcap,         select_rows,     check_logits, row_chain,
-    act_quantize, heads,     attention_units, attention_merge, fill,         read};
+    quantize,        products,       matmul_float,    rms_norm,     rope,      kv_write,     add,
+    gated_act,       softcap,        select_rows,     check_logits, row_chain, act_quantize, heads,
+    attention_units, attention_join, attention_merge, fill,         read};
 
 }  // namespace
 }  // namespace lockstep::kernels::cuda

@@ -189,9 +189,10 @@ constexpr int64_t partial_floats(int64_t head_dim) {
   return head_dim + 2;
 }
 
-// Attention of rows × heads in two launches: over units of pages, then their merge.
+// Attention of rows × heads: over units of pages; where these are pages and many, the pages of each
+// span; then the merge of what there is.
 struct AttentionUnitsArgs {
-  const float* q = nullptr;
+  const float* q = nullptr;  // heads.k null: turned already, and this pass's k and v are written
   int64_t rows = 0, n_head = 0, head_dim = 0;
   float scale = 1.0f, softcap = 0.0f;
   int64_t window = 0;
@@ -201,10 +202,26 @@ struct AttentionUnitsArgs {
   int64_t unit_pages = 1;     // 1, or kSpanPages
   int64_t units = 0;          // of the page lists' room; those without a visible key do nothing
   float* partials = nullptr;  // [rows][n_head][units][partial_floats]
-  int queries = 0;            // of a block: the launch's own choice
+  HeadsArgs heads;            // else all that `heads` would do; q may stay as it is
+  // The launch's own choices: queries of a block, and whether its shared memory has room for a
+  // page's values beside its keys.
+  int queries = 0;
+  bool values_apart = false;
+};
+// Heads that the units' launch may turn itself.
+constexpr bool turns_heads(int64_t unit_pages, int64_t head_dim) {
+  return unit_pages == 1 && head_dim <= 256;
+}
+struct AttentionJoinArgs {
+  const float* partials = nullptr;  // of pages: [rows][n_head][pages][partial_floats]
+  int64_t rows = 0, n_head = 0, head_dim = 0;
+  int64_t window = 0;
+  const PassPlace* place = nullptr;
+  int64_t pages = 0, spans = 0;
+  float* out = nullptr;  // of spans: [rows][n_head][spans][partial_floats]
 };
 struct AttentionMergeArgs {
-  const float* partials = nullptr;
+  const float* partials = nullptr;  // of the pages of one span, or of spans
   int64_t rows = 0, n_head = 0, head_dim = 0;
   int64_t window = 0;
   const PassPlace* place = nullptr;
@@ -256,6 +273,7 @@ struct DeviceKernels {
   void (*act_quantize)(const ActQuantizeArgs&, Stream);
   void (*heads)(const HeadsArgs&, Stream);
   void (*attention_units)(const AttentionUnitsArgs&, Stream);
+  void (*attention_join)(const AttentionJoinArgs&, Stream);
   void (*attention_merge)(const AttentionMergeArgs&, Stream);
   void (*fill)(const FillArgs&, Stream);
   void (*read)(const ReadArgs&, Stream);

@@ -18,6 +18,15 @@ bool waits_by_itself(Kernel kernel) {
   return waits;
 }
 
+// What a block may ask for, in bytes: from 99 KiB (sm_86, sm_89, sm_120) to 227 (sm_90).
+inline int most_shared() {
+  int device = 0, bytes = 48 << 10;
+  if (cudaGetDevice(&device) == cudaSuccess) {
+    cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  return bytes;
+}
+
 // Errors are found by the next call that asks for them (device_cuda.cc).
 template <typename Args>
 void launch(void (*kernel)(Args), unsigned blocks, unsigned threads, int shared, void* stream,
@@ -43,6 +52,7 @@ void launch(void (*kernel)(Args), unsigned blocks, unsigned threads, int shared,
 
 #define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument) \
   ::lockstep::kernels::cuda::launch(kernel, (blocks), (threads), (shared), (stream), (argument))
+#define LOCKSTEP_MOST_SHARED (::lockstep::kernels::cuda::most_shared())
 #define LOCKSTEP_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #define LOCKSTEP_APART
 #define LOCKSTEP_PRAGMA(text) _Pragma(#text)

@@ -260,7 +260,7 @@ void row_chain(const RowChainArgs& args, Stream stream) {
 
 constexpr int kActWarps = 2;  // narrow passes have few parts: over many multiprocessors
 
-template <int kBlock>
+template <int kBlock, bool kGelu>
 __global__ void act_quantize_kernel(ActQuantizeArgs args) {
   after_earlier_launches();
   const GatedActDeviceArgs& act = args.act;
@@ -276,7 +276,7 @@ __global__ void act_quantize_kernel(ActQuantizeArgs args) {
     LOCKSTEP_UNROLL
     for (int i = 0; i < 4; ++i) {
       if (is_non_finite(gate.x[i])) set_fault(act.faults, row);
-      y.x[i] = (act.gelu ? math::gelu(gate.x[i]) : math::silu(gate.x[i])) * up.x[i];
+      y.x[i] = (kGelu ? math::gelu(gate.x[i]) : math::silu(gate.x[i])) * up.x[i];
     }
     if (act.out != nullptr) *reinterpret_cast<Floats4*>(act.out + at) = y;
     return y;
@@ -285,17 +285,18 @@ __global__ void act_quantize_kernel(ActQuantizeArgs args) {
                         args.out_faults);
 }
 
+template <int kBlock>
+void act_quantize_in(const ActQuantizeArgs& args, Stream stream) {
+  const auto launch = [&](auto kernel) {
+    LOCKSTEP_LAUNCH(kernel, blocks_for(args.act.rows * parts_of<kBlock>(args.act.width), kActWarps),
+                    32 * kActWarps, 0, stream, args);
+  };
+  args.act.gelu ? launch(act_quantize_kernel<kBlock, true>)
+                : launch(act_quantize_kernel<kBlock, false>);
+}
+
 void act_quantize(const ActQuantizeArgs& args, Stream stream) {
-  const GatedActDeviceArgs& act = args.act;
-  if (args.superblocks) {
-    LOCKSTEP_LAUNCH(act_quantize_kernel<256>,
-                    blocks_for(act.rows * parts_of<256>(act.width), kActWarps), 32 * kActWarps, 0,
-                    stream, args);
-  } else {
-    LOCKSTEP_LAUNCH(act_quantize_kernel<32>,
-                    blocks_for(act.rows * parts_of<32>(act.width), kActWarps), 32 * kActWarps, 0,
-                    stream, args);
-  }
+  args.superblocks ? act_quantize_in<256>(args, stream) : act_quantize_in<32>(args, stream);
 }
 
 }  // namespace

@@ -64,6 +64,16 @@ class Matcher {
     return fits ? norm : nullptr;
   }
 
+  // Whether what the heads' ops make is read by the attention at op i alone.
+  bool heads_feed(const step::Heads& heads, int i) const {
+    const auto& attention = *at<op::Attention>(i);
+    const Slot q = at<op::Rope>(heads.rope_q)->inout;
+    return attention.q == q && at<op::Rope>(heads.rope_q)->head_dim == attention.head_dim &&
+           graph_.ops[static_cast<size_t>(i)].layer ==
+               graph_.ops[static_cast<size_t>(i - 1)].layer &&
+           (attention.out == q || !read_from(i + 1, q));
+  }
+
   // The steps that begin at op i; returns the op after them.
   int next(int i) {
     if (const int end = row_chain(i)) return end;
@@ -74,6 +84,11 @@ class Matcher {
     }
     if (const auto* attention = at<op::Attention>(i)) {
       step::Attention made{i};
+      if (const auto* heads = steps_.empty() ? nullptr : std::get_if<step::Heads>(&steps_.back());
+          heads && heads->kv_write == i - 1 && heads_feed(*heads, i)) {
+        made.heads = *heads;
+        steps_.pop_back();
+      }
       if (const auto* linear = at<op::Linear>(i + 1); linear && linear->in == attention->out) {
         made.linear = quantised_ = i + 1;
         made.keep_out = forms_of(*linear).floats || read_from(i + 2, attention->out);

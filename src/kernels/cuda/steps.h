@@ -2,6 +2,7 @@
 // graph. The law's order holds inside a step, and what a step doesn't store nobody reads later.
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct Heads {
 };
 struct Attention {
   int op;
-  int linear = -1;  // it reads the result: quantised with it
+  int linear = -1;             // it reads the result: quantised with it
+  std::optional<Heads> heads;  // of the q, k and v that it reads, and nobody else does
   bool keep_out = true;
 };
 struct GatedAct {

@@ -1,6 +1,8 @@
 // The device's kernels and its backend against the scalar reference, by bits: every op, weight type
 // and KV type, widths 1 to 256, odd shapes, random trials. On a real device (kernels_cuda_test)
 // and, with fewer trials, on the emulation (kernels_cuda_emulation_test).
+#include "conformance.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,46 +13,9 @@
 #include "../quantized.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/packing.h"
-#include "test_device.h"
 
 namespace lockstep::kernels::cuda::test {
 namespace {
-
-using namespace kernels::test;  // NOLINT: the helpers of tests/kernels
-
-const CpuKernels& reference() {
-  return *all_cpu_kernels()[0];
-}
-
-std::vector<int64_t> widths() {
-  if (few_trials()) return {1, 2, 8, 9};
-  return {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 33, 64, 256};
-}
-int64_t trials(int64_t on_a_device, int64_t emulated) {
-  return few_trials() ? emulated : on_a_device;
-}
-
-class Cuda : public testing::Test {
- protected:
-  void SetUp() override {
-    device_ = test_device();
-    if (!device_) GTEST_SKIP() << "no CUDA device";
-  }
-  const DeviceKernels& kernels() const { return device_->kernels(); }
-  template <typename T>
-  OnDevice<T> put(const std::vector<T>& values) const {
-    return {device_, values};
-  }
-  template <typename T>
-  OnDevice<T> empty(int64_t n) const {
-    return {device_, n};
-  }
-  OnDevice<uint8_t> no_faults(int64_t rows) const {
-    return put(std::vector<uint8_t>(static_cast<size_t>(rows)));
-  }
-
-  std::shared_ptr<Device> device_;
-};
 
 struct QuantizedOnDevice {
   OnDevice<int8_t> q;
@@ -388,146 +353,6 @@ TEST_F(Cuda, ElementsAlone) {
       ASSERT_TRUE(same_bits(xt.values(), turned));
       tally.count(static_cast<int64_t>(turned.size()));
     }
-  }
-}
-
-// Pages of one layer on the CPU and the same on the device.
-class PagesOfBoth {
- public:
-  PagesOfBoth(const std::shared_ptr<Device>& device, int64_t n_head_kv, int64_t head_dim,
-              KvType k_type, KvType v_type, int64_t positions) {
-    for (int64_t p = 0; p * kPagePositions < positions; ++p) {
-      for (const bool is_v : {false, true}) {
-        const int64_t bytes =
-            n_head_kv * kPagePositions * kv_row_bytes(is_v ? v_type : k_type, head_dim);
-        const std::vector<std::byte> junk(static_cast<size_t>(bytes), std::byte{0x7F});
-        memory_.push_back(junk);
-        device_memory_.emplace_back(device, junk);
-        (is_v ? v_ : k_).push_back(memory_.back().data());
-        (is_v ? device_v_ : device_k_).push_back(device_memory_.back().get());
-      }
-    }
-    // Room for whole units, as the backend's lists have.
-    device_k_.resize(device_k_.size() + 2 * kSpanPages);
-    device_v_.resize(device_v_.size() + 2 * kSpanPages);
-    k_list_ = std::make_unique<OnDevice<std::byte*>>(device, device_k_);
-    v_list_ = std::make_unique<OnDevice<std::byte*>>(device, device_v_);
-    view = {k_type,    v_type,    static_cast<int32_t>(n_head_kv), static_cast<int32_t>(head_dim),
-            k_.data(), v_.data(), static_cast<int64_t>(k_.size())};
-    device_view = {k_type, v_type, view.n_head_kv, view.head_dim, k_list_->get(), v_list_->get()};
-  }
-  bool same() const {
-    for (size_t i = 0; i < memory_.size(); ++i) {
-      if (device_memory_[i].values() != memory_[i] || !device_memory_[i].guard_holds())
-        return false;
-    }
-    return true;
-  }
-
-  KvLayerView view;
-  DeviceKv device_view;
-
- private:
-  std::deque<std::vector<std::byte>> memory_;
-  std::deque<OnDevice<std::byte>> device_memory_;
-  std::vector<std::byte*> k_, v_, device_k_, device_v_;
-  std::unique_ptr<OnDevice<std::byte*>> k_list_, v_list_;
-};
-
-TEST_F(Cuda, KvWriteAndAttention) {
-  Random random(54);
-  const float bad[] = {INFINITY, NAN, 65520.0f, -524160.0f, 8.4e6f};
-  for (const KvType k_type : kKvTypes) {
-    Tally wrote(std::string("cuda kv_write ") + kv_type_name(k_type));
-    Tally tally(std::string("cuda attention ") + kv_type_name(k_type));
-    Control other("cuda attention of a query one bit off");
-    for (const KvType v_type : kKvTypes) {
-      for (int64_t trial = 0; trial < trials(24, 2); ++trial) {
-        const int64_t n_head_kv = random.between(1, 3), group = random.between(1, 4);
-        const int64_t any[] = {8, 16, 20, 33, 64, 80, 128, 256}, whole[] = {32, 64, 96, 128};
-        const bool blocks = kv_block_elements(k_type) > 1 || kv_block_elements(v_type) > 1;
-        const int64_t head_dim =
-            blocks ? whole[random.below(4)] : any[random.below(few_trials() ? 5 : 8)];
-        const int64_t n_head = n_head_kv * group, row_width = n_head * head_dim;
-        const int64_t before = few_trials()     ? random.below(140)
-                               : trial % 8 == 0 ? random.between(1000, 2200)
-                                                : random.below(300);
-        const int64_t rows = few_trials() ? random.between(1, 3) : random.between(1, 70);
-        const int64_t n = before + rows, width = n_head_kv * head_dim;
-        PagesOfBoth pages(device_, n_head_kv, head_dim, k_type, v_type, n);
-        const Kind kind = kAllKinds[trial % 6];
-        auto k = random_floats(random, n * width, kind);
-        const auto v = random_floats(random, n * width, Kind::plain);
-        for (float& x : k) x = std::fmin(std::fmax(x, -60000.0f), 60000.0f);
-        if (trial % 4 == 3) k[static_cast<size_t>(random.below(n * width))] = bad[random.below(5)];
-        std::vector<uint8_t> fault(static_cast<size_t>(n));
-        const KvWriteArgs write{k.data(), v.data(), n, 0, &pages.view, {fault.data()}};
-        reference().kv_write(write, {0, write.items()});
-        const auto kt = put(k), vt = put(v);
-        const auto written = no_faults(n);
-        const auto start = put(std::vector<PassPlace>{{0}});
-        kernels().kv_write({kt.get(), vt.get(), n, start.get(), pages.device_view, written.get()},
-                           device_->stream());
-        ASSERT_EQ(written.values(), fault);
-        ASSERT_TRUE(pages.same()) << kv_type_name(k_type) << " " << kv_type_name(v_type);
-        wrote.count(n * width * 2);
-
-        auto q = random_floats(random, rows * row_width, Kind::plain);
-        if (trial % 6 == 5) q[0] = 3e38f;
-        const float cap = random.below(3) == 0 ? 5.0f : 0.0f;
-        const int64_t window = random.below(2) ? random.between(1, n) : 0;
-        std::vector<float> want(q.size());
-        std::vector<uint8_t> score_fault(static_cast<size_t>(rows));
-        std::vector<std::byte> memory(
-            static_cast<size_t>(attention_scratch_bytes(head_dim, n_head, n_head_kv)) + 64);
-        auto* scratch = reinterpret_cast<std::byte*>(
-            (reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
-        const AttentionArgs args{
-            q.data(),    want.data(),         rows, before, n_head, head_dim, 0.2f, cap, window,
-            &pages.view, {score_fault.data()}};
-        reference().attention(args, {0, args.items()}, scratch);
-        const auto place = put(std::vector<PassPlace>{{before}});
-        const auto run = [&](const std::vector<float>& query, int64_t unit_pages,
-                             std::vector<uint8_t>* found) {
-          const auto qt = put(query), out = empty<float>(rows * row_width);
-          const auto faults = no_faults(rows);
-          const int64_t units = (n + 64 * unit_pages - 1) / (64 * unit_pages) + random.below(2);
-          const auto partials = empty<float>(rows * n_head * units * partial_floats(head_dim));
-          kernels().attention_units(
-              {qt.get(), rows, n_head, head_dim, 0.2f, cap, window, place.get(), pages.device_view,
-               faults.get(), unit_pages, units, partials.get()},
-              device_->stream());
-          AttentionMergeArgs merge;
-          merge.partials = partials.get();
-          merge.rows = rows;
-          merge.n_head = n_head;
-          merge.head_dim = head_dim;
-          merge.window = window;
-          merge.place = place.get();
-          merge.unit_pages = unit_pages;
-          merge.units = units;
-          merge.out = out.get();
-          kernels().attention_merge(merge, device_->stream());
-          EXPECT_TRUE(partials.guard_holds());
-          if (found) *found = faults.values();
-          EXPECT_TRUE(out.guard_holds());
-          return out.values();
-        };
-        for (const int64_t unit_pages : {int64_t{1}, kSpanPages}) {
-          std::vector<uint8_t> found;
-          const auto got = run(q, unit_pages, &found);
-          ASSERT_EQ(found, score_fault);
-          ASSERT_TRUE(same_bits(got, want))
-              << "units of " << unit_pages << " pages " << kv_type_name(k_type) << " "
-              << kv_type_name(v_type) << " rows " << rows << " before " << before << " head_dim "
-              << head_dim << " window " << window;
-          tally.count(rows * row_width);
-        }
-        for (float& x : q) x = std::nextafter(x, 100.0f);
-        other.trial(!same_bits(run(q, 1, nullptr), want));
-      }
-    }
-    EXPECT_TRUE(other.seen(0.2));
   }
 }
 

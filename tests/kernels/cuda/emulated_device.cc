@@ -94,6 +94,10 @@ std::shared_ptr<Device> test_device() {
   return device;
 }
 
+void limit_shared(int bytes) {
+  emulation::most_shared() = bytes > 0 ? bytes : emulation::Block::kSharedBytes;
+}
+
 bool few_trials() {
   return true;
 }

@@ -1,6 +1,7 @@
 // Blocks, warps and barriers on the CPU, enough for src/kernels/cuda/kernels.cuh: every thread of a
-// block is a fiber, they run one after the other from barrier to barrier, block by block. Slow and
-// exact: the arithmetic is the host's own IEEE arithmetic, compiled without contraction.
+// block is a fiber, they run one after the other from barrier to barrier, warp by warp, block by
+// block. Slow and exact: the arithmetic is the host's own IEEE arithmetic, compiled without
+// contraction.
 //
 // What it cannot see: races between barriers, memory that only a device has, the device's compiler.
 #pragma once
@@ -54,10 +55,19 @@ class Block {
     while (alive_ > 0) {
       const int before = alive_;
       const uint64_t steps = steps_;
-      for (unsigned t = 0; t < threads; ++t) {
-        if (done_[t]) continue;
-        thread_index.x = t;
-        go_to(*fibers_[t]);
+      // A warp goes on alone as far as it can, in odd blocks the last one first: what one warp
+      // needs of another without a barrier of the block is missing then.
+      for (unsigned turn = 0; turn < warps; ++turn) {
+        const unsigned warp = index % 2 != 0 ? warps - 1 - turn : turn;
+        uint64_t warp_steps;
+        do {
+          warp_steps = steps_;
+          for (unsigned t = 32 * warp; t < 32 * (warp + 1) && t < threads; ++t) {
+            if (done_[t]) continue;
+            thread_index.x = t;
+            go_to(*fibers_[t]);
+          }
+        } while (steps_ != warp_steps);
       }
       idle = alive_ == before && steps_ == steps ? idle + 1 : 0;
       if (idle > 4)
@@ -68,10 +78,11 @@ class Block {
   void sync() { wait(block_barrier_, alive_); }
   void sync_warp() { wait(warp_barriers_[thread_index.x / 32], warp_alive_[thread_index.x / 32]); }
 
-  uint32_t exchange(uint32_t value, int lane_xor) {
+  // The value of another lane of the thread's warp.
+  uint32_t exchange(uint32_t value, unsigned lane) {
     exchange_[thread_index.x] = value;
     sync_warp();
-    const uint32_t other = exchange_[thread_index.x ^ static_cast<unsigned>(lane_xor)];
+    const uint32_t other = exchange_[thread_index.x / 32 * 32 + lane];
     sync_warp();
     return other;
   }
@@ -161,8 +172,10 @@ class Block {
   alignas(128) unsigned char shared_[kSharedBytes];
 };
 
-// c += A·B from the fragments of mma.m16n8k32 (registers 4) or m16n8k16 (2) of int8.
-inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t b0, uint32_t b1) {
+// c += A·B from the fragments of mma.m16n8k32 (registers 4) or m16n8k16 (2) of int8; A may be of
+// uint8.
+inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t b0, uint32_t b1,
+                bool unsigned_a) {
   Block& block = Block::running();
   const uint32_t own[6] = {a[0], a[1], a[2], a[3], b0, b1};
   block.give(own, 6);
@@ -174,11 +187,18 @@ inline void mma(int32_t (&c)[4], const uint32_t (&a)[4], int registers, uint32_t
       const int half = k / 16, owner = k % 16 / 4, byte = 8 * (k % 4);
       const uint32_t* row_words = block.given(4 * (row % 8) + owner);
       const uint32_t* column_words = block.given(4 * column + owner);
-      c[i] += static_cast<int8_t>(row_words[2 * half + row / 8] >> byte) *
+      const uint32_t a_bits = row_words[2 * half + row / 8] >> byte & 255;
+      c[i] += (unsigned_a ? static_cast<int32_t>(a_bits) : static_cast<int8_t>(a_bits)) *
               static_cast<int8_t>(column_words[4 + half] >> byte);
     }
   }
   block.sync_warp();
+}
+
+// What a launch may ask for: a test can make it a smaller device's.
+inline int& most_shared() {
+  static int bytes = Block::kSharedBytes;
+  return bytes;
 }
 
 // While a list of launches is being recorded, launches go there and do not run.
@@ -189,7 +209,7 @@ inline std::vector<std::function<void()>>*& recording() {
 
 template <typename Kernel, typename Args>
 void launch(Kernel kernel, unsigned blocks, unsigned threads, int shared, const Args& args) {
-  if (shared > Block::kSharedBytes) throw std::logic_error("emulation: too much shared memory");
+  if (shared > most_shared()) throw std::logic_error("emulation: too much shared memory");
   if (recording() != nullptr) {
     recording()->push_back([=] {
       auto* list = std::exchange(recording(), nullptr);
@@ -225,20 +245,34 @@ inline void __syncwarp() {
   ::lockstep::emulation::Block::running().sync_warp();
 }
 
+namespace lockstep::emulation {
 template <typename T>
-T __shfl_xor_sync(unsigned, T value, int lane_xor) {
+T exchange(T value, unsigned lane) {
   static_assert(sizeof(T) == 4);
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
-  bits = ::lockstep::emulation::Block::running().exchange(bits, lane_xor);
+  bits = Block::running().exchange(bits, lane);
   std::memcpy(&value, &bits, 4);
   return value;
 }
+}  // namespace lockstep::emulation
 
-#define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument)                 \
-  (static_cast<void>(stream),                                                              \
-   ::lockstep::emulation::launch([](const auto& launched) { kernel(launched); }, (blocks), \
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int lane_xor) {
+  return ::lockstep::emulation::exchange(value, threadIdx.x % 32 ^ static_cast<unsigned>(lane_xor));
+}
+// The lowest lanes get their own.
+template <typename T>
+T __shfl_up_sync(unsigned, T value, unsigned delta) {
+  const unsigned lane = threadIdx.x % 32;
+  return ::lockstep::emulation::exchange(value, lane < delta ? lane : lane - delta);
+}
+
+#define LOCKSTEP_LAUNCH(kernel, blocks, threads, shared, stream, argument)                  \
+  (static_cast<void>(stream),                                                               \
+   ::lockstep::emulation::launch([=](const auto& launched) { kernel(launched); }, (blocks), \
                                  (threads), (shared), (argument)))
+#define LOCKSTEP_MOST_SHARED (::lockstep::emulation::most_shared())
 #define LOCKSTEP_SHARED(name) \
   unsigned char* const name = ::lockstep::emulation::Block::running().shared()
 #define LOCKSTEP_APART static

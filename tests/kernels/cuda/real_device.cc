@@ -21,6 +21,8 @@ std::shared_ptr<Device> test_device() {
   return device;
 }
 
+void limit_shared(int) {}
+
 bool few_trials() {
   return std::getenv("LOCKSTEP_FEW_TRIALS") != nullptr;
 }

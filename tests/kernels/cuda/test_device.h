@@ -14,6 +14,9 @@ std::shared_ptr<Device> test_device();
 // Fewer and smaller ones: on the emulation, and under a tool that makes the device slow
 // (LOCKSTEP_FEW_TRIALS).
 bool few_trials();
+// Blocks get no more shared memory than this, in bytes; 0: the device's. A real device stays as it
+// is.
+void limit_shared(int bytes);
 
 // A vector on the device, with words after its end that nobody may write.
 template <typename T>
