@@ -447,9 +447,9 @@ __global__ void __launch_bounds__(kUnitThreads, kHalves ? 2 : 1)
         all_to = all_to < to[i] ? all_to : to[i];
       }
       if (all_to < all_from) all_to = all_from;
-      const auto some_see = [&](int first, int last) {
+      const auto some_see = [&](int from_key, int to_key) {
         LOCKSTEP_UNROLL_BY(1)
-        for (int j = first; j < last; ++j) {
+        for (int j = from_key; j < to_key; ++j) {
           const float v = values[j * at.key_stride + d];
           LOCKSTEP_UNROLL
           for (int i = 0; i < 4; ++i) {
