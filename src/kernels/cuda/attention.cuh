@@ -295,7 +295,7 @@ __global__ void __launch_bounds__(kUnitThreads, kHalves ? 2 : 1)
     }
     if constexpr (kTurns) {
       wait_for_earlier_launches();
-      // Of the queries and this page's new rows of k and v, a warp fetches and turns every fourth.
+      // Of the queries and this page's new rows of k and v, a warp fetches and turns every eighth.
       const int new_rows = end > old_end ? end - old_end : 0;
       const int row_before = static_cast<int>(page * kPagePositions - first_position) + old_end;
       const auto new_at = [&](int item) {
