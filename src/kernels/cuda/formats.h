@@ -13,9 +13,8 @@
 // many bits they take and what the kernel makes of them:
 //
 //   bytes            int8
-//   nibbles          0 … 15; register r in nibbles r mod 2 of word r ÷ 2 of the lane; the kernel
-//   has
-//                    16 times the code of rows g + 8, whose nibbles are the upper ones
+//   nibbles          0 … 15; register r in nibbles r mod 2 of word r ÷ 2 of the lane, so the upper
+//                    are of rows g + 8; the kernel has 16 times the code of these
 //   signed_nibbles   −8 … 7 in two's complement; the kernel has 16 times the code
 //   five, signed_five   a fifth bit apart: bits 4r … 4r + 3 of the lane's 16; signed: 8 times
 //   signed_six       two bits apart: bits 2r, 2r + 1 of byte i of the lane's word; 4 times

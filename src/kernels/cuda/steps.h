@@ -31,7 +31,7 @@ struct Heads {
 };
 struct Attention {
   int op;
-  int linear = -1;             // it reads the result: quantised with it
+  int linear = -1;                  // it reads the result: quantised with it
   std::optional<Heads> heads = {};  // of the q, k and v that it reads, and nobody else does
   bool keep_out = true;
 };
