@@ -212,10 +212,8 @@ __global__ void __launch_bounds__(kUnitThreads, kHalves ? 2 : 1)
   int64_t last_page = (first_position + last_row) / kPagePositions;
   if (page < unit * args.unit_pages) page = unit * args.unit_pages;
   if (last_page > (unit + 1) * args.unit_pages - 1) last_page = (unit + 1) * args.unit_pages - 1;
-  if (page > last_page) {
-    wait_for_earlier_launches();
-    return;
-  }
+  // Those without a page leave at once: others of the launch wait for the launches before it.
+  if (page > last_page) return;
 
   float* q = shared + at.q;
   float* scores = shared + at.scores;

@@ -227,12 +227,13 @@ void CudaBackend::reserve(const Graph& graph) {
   }
   const GraphFacts::Widest widest[] = {facts_.q32, facts_.q256};
   for (int form = 0; form < 2; ++form) {
-    const int64_t segments =
-        std::max(plan_.rows * segments_of(widest[form].all),
-                 std::max<int64_t>(1, selected) * segments_of(widest[form].selected));
+    const int64_t all = segments_of(widest[form].all), late = segments_of(widest[form].selected);
+    const int64_t late_rows = std::max<int64_t>(1, selected);
+    const int64_t segments = std::max(plan_.rows * all, late_rows * late);
     if (segments == 0) continue;
     const char* what = "quantised activations";
-    grow(q_[form], 256 * segments, what);
+    grow(q_[form],
+         std::max(activation_bytes(plan_.rows, all), activation_bytes(late_rows, late)), what);
     grow(d_[form], 4 * segments * (form ? 1 : 8), what);
     grow(sums_[form], 32 * segments, what);
   }
@@ -480,12 +481,7 @@ void CudaBackend::run_attention(const step::Attention& step, const bool (&forms)
     for (int form = 0; form < 2 && step.linear >= 0; ++form) {
       merge.forms[form] = forms[form];
       merge.quantized[form] = quantised(form == 1);
-      DeviceActivations& to = merge.quantized[form];
-      const int64_t before = segment.first_row * segments_of(width(a.out));
-      to.q += before * 256;
-      to.d += before * (form ? 1 : 8);
-      if (form == 0) to.d_sums += before * 8;
-      if (form == 1) to.digits += before * 32;
+      merge.quantized[form].first_row = segment.first_row;
     }
     if (step.linear >= 0) merge.out_faults = faults(step.linear) + segment.first_row;
     device_->kernels().attention_merge(merge, device_->stream());

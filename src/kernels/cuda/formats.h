@@ -141,15 +141,24 @@ constexpr BlockLayout block_layout(Format format) {
 
 // --- activations ---------------------------------------------------------------------------------
 
-// Where element k of a row of int8 activations lies in the row, whose length is rounded up to whole
-// segments of 256: a lane of the B fragment finds all it needs of a segment side by side. Lane
-// 4g + t has elements 4t … and 16 + 4t … of each of the segment's eight blocks.
-constexpr int64_t activation_place(int64_t k) {
-  const int64_t in_block = k % 32, t = in_block % 16 / 4;
-  return k / 256 * 256 + t * 64 + k % 256 / 32 * 8 + in_block / 16 * 4 + k % 4;
-}
 constexpr int64_t segments_of(int64_t n) {
   return (n + 255) / 256;
+}
+
+// Where element k of a row of int8 activations lies. Rows lie by eights, the columns of a B
+// fragment, and in whole segments of 256 elements: [eight rows][segment][two blocks of 32][row][t].
+// A warp reads two blocks of eight rows side by side; lane 4g + t has of row g the elements 4t …
+// and 16 + 4t … of both.
+inline constexpr int64_t kActivationRows = 8;
+template <typename Int>
+constexpr Int activation_place(Int row, Int k, Int segments) {
+  const Int in_block = k % 32, t = in_block % 16 / 4, block = k % 256 / 32;
+  return (row / 8 * segments + k / 256) * 2048 + block / 2 * 512 + row % 8 * 64 + t * 16 +
+         block % 2 * 8 + in_block / 16 * 4 + k % 4;
+}
+// Bytes of so many rows.
+constexpr int64_t activation_bytes(int64_t rows, int64_t segments) {
+  return (rows + kActivationRows - 1) / kActivationRows * kActivationRows * segments * 256;
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -14,13 +14,14 @@ namespace lockstep::kernels::cuda {
 // Threads and blocks hold a head of at most this many elements (attention).
 inline constexpr int64_t kMaxHeadDim = 512;
 
-// Rows quantised to int8, row by row, each with room for whole segments of 256 elements.
+// Rows quantised to int8, each with room for whole segments of 256 elements.
 struct DeviceActivations {
-  int8_t* q = nullptr;       // [rows][256·segments], in the order of activation_place (formats.h)
+  int8_t* q = nullptr;       // activation_bytes, where activation_place says (formats.h)
   float* d = nullptr;        // form q32: [rows][8·segments]; q256: [rows][segments]
   float* d_sums = nullptr;   // q32, as d: d·float(Σ q)
   int8_t* digits = nullptr;  // q256: [rows][segments][2][16]: Σ q of each 16 elements as
                              // low + 128·high, the low ones first
+  int64_t first_row = 0;     // a launch that quantises: where its rows begin
 };
 
 struct QuantizeArgs {

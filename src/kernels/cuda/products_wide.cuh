@@ -33,9 +33,8 @@ class WideProducts {
         factors_(factors) {
     LOCKSTEP_UNROLL
     for (int n = 0; n < kEights; ++n) {
-      q_[n] = reinterpret_cast<const Words4*>(
-          args.x.q + (first_row + (there(8 * n + g()) ? 8 * n + g() : 0)) * segments * 256 +
-          64 * t());
+      q_[n] = reinterpret_cast<const Words4*>(args.x.q) +
+              (first_row / 8 + n) * segments * 128 + lane_;
     }
   }
 
@@ -97,7 +96,7 @@ class WideProducts {
     LOCKSTEP_UNROLL
     for (int n = 0; n < kEights; ++n) {
       if (!there(8 * n + g())) continue;
-      const Words4 words = q_[n][segment * 16 + i];
+      const Words4 words = q_[n][segment * 128 + i * 32];
       LOCKSTEP_UNROLL
       for (int k = 0; k < 4; ++k) x_[n][4 * i + k] = words.word[k];
     }

@@ -26,10 +26,9 @@ __device__ inline BlockFactors block_factors(int32_t most) {
   return {bad, zero ? 0.0f : 127.0f / a, zero ? 0.0f : a / 127.0f};
 }
 
-// Codes of four elements at k …, and their sum. r is 0 for a block of zeros, whose elements may be
+// Codes of four elements, and their sum. r is 0 for a block of zeros, whose elements may be
 // anything.
-__device__ inline int32_t quantize_four(const float* x, const BlockFactors& factors, int64_t k,
-                                        int8_t* q) {
+__device__ inline int32_t quantize_four(const float* x, const BlockFactors& factors, int8_t* to) {
   uint32_t word = 0;
   int32_t sum = 0;
   LOCKSTEP_UNROLL
@@ -38,7 +37,7 @@ __device__ inline int32_t quantize_four(const float* x, const BlockFactors& fact
     word |= static_cast<uint32_t>(static_cast<uint8_t>(code)) << (8 * i);
     sum += code;
   }
-  *reinterpret_cast<uint32_t*>(q + activation_place(k)) = word;
+  *reinterpret_cast<uint32_t*>(to) = word;
   return sum;
 }
 
@@ -72,16 +71,18 @@ __device__ inline void quantize_part(const Elements& element4, int row, int n, i
     most = other > most ? other : most;
   }
   const BlockFactors factors = block_factors(most);
-  int8_t* q = out.q + static_cast<int64_t>(row) * segments * 256;
+  const int out_row = row + static_cast<int>(out.first_row);
   int32_t sum = 0;
   if (there) {
     LOCKSTEP_UNROLL
-    for (int f = 0; f < kFours; ++f) sum += quantize_four(x[f].x, factors, k + 4 * f, q);
+    for (int f = 0; f < kFours; ++f) {
+      sum += quantize_four(x[f].x, factors, out.q + activation_place(out_row, k + 4 * f, segments));
+    }
   }
   if constexpr (kBlock == 256) {
     if (factors.bad && lane == 0) set_fault(faults, row);
     sum += __shfl_xor_sync(kAllLanes, sum, 1);  // two lanes have 16 elements
-    const int64_t block = static_cast<int64_t>(row) * segments + first / 256;
+    const int64_t block = static_cast<int64_t>(out_row) * segments + first / 256;
     if (lane % 2 == 0) {
       int8_t* digits = out.digits + block * 32;
       const int32_t high = (sum + 64) >> 7;
@@ -94,7 +95,7 @@ __device__ inline void quantize_part(const Elements& element4, int row, int n, i
     for (int h = 4; h >= 1; h /= 2) sum += __shfl_xor_sync(kAllLanes, sum, h);
     if (there && lane % 8 == 0) {
       if (factors.bad) set_fault(faults, row);
-      const int64_t block = static_cast<int64_t>(row) * segments * 8 + k / 32;
+      const int64_t block = static_cast<int64_t>(out_row) * segments * 8 + k / 32;
       out.d[block] = factors.d;
       out.d_sums[block] = factors.d * static_cast<float>(sum);
     }

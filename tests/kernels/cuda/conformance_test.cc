@@ -25,7 +25,7 @@ struct QuantizedOnDevice {
 
   QuantizedOnDevice(const std::shared_ptr<Device>& device, const OnDevice<float>& x, int64_t rows,
                     int64_t n, bool superblocks)
-      : q(device, rows * 256 * segments_of(n)),
+      : q(device, activation_bytes(rows, segments_of(n))),
         d(device, rows * (superblocks ? 1 : 8) * segments_of(n)),
         d_sums(device, superblocks ? 0 : rows * 8 * segments_of(n)),
         digits(device, superblocks ? rows * 32 * segments_of(n) : 0),
@@ -144,7 +144,7 @@ TEST_F(Cuda, QuantizeActivations) {
       ASSERT_EQ(got.faults.values(), want.fault);
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t k = 0; k < n; ++k) {
-          ASSERT_EQ(q[static_cast<size_t>(row * 256 * segments_of(n) + activation_place(k))],
+          ASSERT_EQ(q[static_cast<size_t>(activation_place(row, k, segments_of(n)))],
                     want.q_of(row, k));
         }
         for (int64_t b = 0; b < n / block; ++b) {

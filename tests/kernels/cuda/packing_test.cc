@@ -132,14 +132,24 @@ TEST(CudaPacking, APieceIsThoseTilesOfTheWhole) {
 }
 
 TEST(CudaPacking, EveryElementOfASegmentHasItsPlace) {
-  std::vector<int> seen(512);
-  for (int64_t k = 0; k < 512; ++k) ++seen[static_cast<size_t>(activation_place(k))];
+  constexpr int64_t kRows = 11, kSegments = 2;
+  std::vector<int> seen(static_cast<size_t>(activation_bytes(kRows, kSegments)));
+  ASSERT_EQ(seen.size(), 16u * 512u);
+  for (int64_t row = 0; row < 16; ++row) {
+    for (int64_t k = 0; k < 256 * kSegments; ++k) {
+      ++seen[static_cast<size_t>(activation_place(row, k, kSegments))];
+    }
+  }
   for (const int times : seen) EXPECT_EQ(times, 1);
-  EXPECT_EQ(activation_place(0), 0);
-  EXPECT_EQ(activation_place(16), 4);  // the second register of the same lane
-  EXPECT_EQ(activation_place(4), 64);  // the next lane
-  EXPECT_EQ(activation_place(32), 8);  // the next block
-  EXPECT_EQ(activation_place(256 + 5), 256 + 65);
+  const auto place = [](int row, int k) { return activation_place(row, k, 2); };
+  EXPECT_EQ(place(0, 0), 0);
+  EXPECT_EQ(place(0, 16), 4);   // the second register of the same lane
+  EXPECT_EQ(place(0, 32), 8);   // the next block
+  EXPECT_EQ(place(0, 4), 16);   // the next lane
+  EXPECT_EQ(place(1, 0), 64);   // the next row
+  EXPECT_EQ(place(0, 64), 512); // the next two blocks
+  EXPECT_EQ(place(0, 256 + 5), 2048 + 17);
+  EXPECT_EQ(place(8, 0), 4096);
 }
 
 }  // namespace
