@@ -232,8 +232,8 @@ void CudaBackend::reserve(const Graph& graph) {
     const int64_t segments = std::max(plan_.rows * all, late_rows * late);
     if (segments == 0) continue;
     const char* what = "quantised activations";
-    grow(q_[form],
-         std::max(activation_bytes(plan_.rows, all), activation_bytes(late_rows, late)), what);
+    grow(q_[form], std::max(activation_bytes(plan_.rows, all), activation_bytes(late_rows, late)),
+         what);
     grow(d_[form], 4 * segments * (form ? 1 : 8), what);
     grow(sums_[form], 32 * segments, what);
   }

@@ -149,12 +149,13 @@ constexpr int64_t segments_of(int64_t n) {
 // fragment, and in whole segments of 256 elements: [eight rows][segment][two blocks of 32][row][t].
 // A warp reads two blocks of eight rows side by side; lane 4g + t has of row g the elements 4t …
 // and 16 + 4t … of both.
-inline constexpr int64_t kActivationRows = 8;
+inline constexpr int kActivationRows = 8;
+inline constexpr int kSegmentBytes = kActivationRows * 256, kTwoBlocksBytes = kActivationRows * 64;
 template <typename Int>
 constexpr Int activation_place(Int row, Int k, Int segments) {
   const Int in_block = k % 32, t = in_block % 16 / 4, block = k % 256 / 32;
-  return (row / 8 * segments + k / 256) * 2048 + block / 2 * 512 + row % 8 * 64 + t * 16 +
-         block % 2 * 8 + in_block / 16 * 4 + k % 4;
+  return (row / 8 * segments + k / 256) * kSegmentBytes + block / 2 * kTwoBlocksBytes +
+         row % 8 * 64 + t * 16 + block % 2 * 8 + in_block / 16 * 4 + k % 4;
 }
 // Bytes of so many rows.
 constexpr int64_t activation_bytes(int64_t rows, int64_t segments) {

@@ -33,8 +33,8 @@ class RowProducts {
 
   // Starts to load the activations of a segment.
   __device__ void fetch(int segment) {
-    next_.words = *reinterpret_cast<const Words2*>(
-        args_.x.q + segment * 2048 + g_ / 2 * 512 + t_ * 16 + g_ % 2 * 8);
+    next_.words = *reinterpret_cast<const Words2*>(args_.x.q + segment * kSegmentBytes +
+                                                   g_ / 2 * kTwoBlocksBytes + t_ * 16 + g_ % 2 * 8);
     if constexpr (kSuper) {
       next_.d[0] = args_.x.d[segment];
       if constexpr (kInfo.mins > 0) {

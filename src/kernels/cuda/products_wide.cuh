@@ -12,6 +12,7 @@ class WideProducts {
   static constexpr FormatInfo kInfo = Own::kInfo;
   static constexpr BlockLayout kAt = Own::kAt;
   static constexpr bool kSuper = kInfo.superblocks;
+  static constexpr int kSegmentWords = kSegmentBytes / 16, kTwoBlocksWords = kTwoBlocksBytes / 16;
 
  public:
   static constexpr int kColumns = 8 * kEights;
@@ -34,7 +35,7 @@ class WideProducts {
     LOCKSTEP_UNROLL
     for (int n = 0; n < kEights; ++n) {
       q_[n] = reinterpret_cast<const Words4*>(args.x.q) +
-              (first_row / 8 + n) * segments * 128 + lane_;
+              (first_row / kActivationRows + n) * segments * kSegmentWords + lane_;
     }
   }
 
@@ -96,7 +97,7 @@ class WideProducts {
     LOCKSTEP_UNROLL
     for (int n = 0; n < kEights; ++n) {
       if (!there(8 * n + g())) continue;
-      const Words4 words = q_[n][segment * 128 + i * 32];
+      const Words4 words = q_[n][segment * kSegmentWords + i * kTwoBlocksWords];
       LOCKSTEP_UNROLL
       for (int k = 0; k < 4; ++k) x_[n][4 * i + k] = words.word[k];
     }

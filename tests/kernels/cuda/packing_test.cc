@@ -143,11 +143,11 @@ TEST(CudaPacking, EveryElementOfASegmentHasItsPlace) {
   for (const int times : seen) EXPECT_EQ(times, 1);
   const auto place = [](int row, int k) { return activation_place(row, k, 2); };
   EXPECT_EQ(place(0, 0), 0);
-  EXPECT_EQ(place(0, 16), 4);   // the second register of the same lane
-  EXPECT_EQ(place(0, 32), 8);   // the next block
-  EXPECT_EQ(place(0, 4), 16);   // the next lane
-  EXPECT_EQ(place(1, 0), 64);   // the next row
-  EXPECT_EQ(place(0, 64), 512); // the next two blocks
+  EXPECT_EQ(place(0, 16), 4);    // the second register of the same lane
+  EXPECT_EQ(place(0, 32), 8);    // the next block
+  EXPECT_EQ(place(0, 4), 16);    // the next lane
+  EXPECT_EQ(place(1, 0), 64);    // the next row
+  EXPECT_EQ(place(0, 64), 512);  // the next two blocks
   EXPECT_EQ(place(0, 256 + 5), 2048 + 17);
   EXPECT_EQ(place(8, 0), 4096);
 }
