@@ -61,8 +61,34 @@ SharedDepth::Split SharedDepth::split(std::span<const std::vector<double>> right
     if (split.worth.back() > split.worth[split.best]) split.best = split.order.size();
   }
   split.depths.assign(right.size(), 0);
-  for (size_t k = 0; k < split.best; ++k) ++split.depths[split.order[k]];
+  split.take(split.best);
   return split;
+}
+
+void SharedDepth::Split::take(size_t tokens) {
+  std::fill(depths.begin(), depths.end(), 0);
+  for (size_t k = 0; k < tokens; ++k) ++depths[order[k]];
+}
+
+double SharedDepth::loss_of(const Split& split, size_t tokens, double rate) {
+  return std::max(0.0, split.worth[split.best] - split.worth[tokens]) / rate;
+}
+
+// Of numbers of rows whose cost is a guess, and which could be better, the one that loses least
+// where it is not.
+std::optional<size_t> SharedDepth::probe_of(const Split& split, int plain_rows, double rate) const {
+  std::optional<size_t> probe;
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t k = 1; k < split.worth.size(); ++k) {
+    const int rows = plain_rows + static_cast<int>(k);
+    if (k == split.best || !passes_.uncertain(rows)) continue;
+    const double hoped = split.worth[k] + rate * (passes_.at(rows) - passes_.at_least(rows));
+    const double loss = loss_of(split, k, rate);
+    if (hoped <= split.worth[split.best] + kProbeGain * plain_rows || loss >= least) continue;
+    least = loss;
+    probe = k;
+  }
+  return probe;
 }
 
 std::vector<int> SharedDepth::ask(std::span<const AutoDepth::Prospect> streams, int plain_rows) {
@@ -79,7 +105,20 @@ std::vector<int> SharedDepth::ask(std::span<const AutoDepth::Prospect> streams, 
     right.push_back(stream.known ? stream.right : std::vector<double>{});
     token_ms.push_back(stream.draft_token_ms);
   }
-  asked = split(right, token_ms, plain_rows).depths;
+  Split best = split(right, token_ms, plain_rows);
+  // To draft for a width that is only to be tried costs what more it drafts; what the pass then
+  // loses is counted when it has been chosen.
+  const std::optional<size_t> probe = probe_of(best, plain_rows, rate);
+  if (probe && affords(loss_of(best, *probe, rate))) {
+    const auto draft_ms = [&](size_t tokens) {
+      double ms = 0;
+      for (size_t k = 0; k < tokens; ++k) ms += token_ms[best.order[k]];
+      return ms;
+    };
+    spent_ms_ += std::max(0.0, draft_ms(*probe) - draft_ms(best.best));
+    best.take(*probe);
+  }
+  asked = std::move(best.depths);
   for (size_t i = 0; i < streams.size(); ++i) {
     const AutoDepth::Prospect& stream = streams[i];
     const auto most = static_cast<int>(stream.right.size());
@@ -94,7 +133,8 @@ std::vector<int> SharedDepth::ask(std::span<const AutoDepth::Prospect> streams, 
     }
     const int look = std::min(most, kLook);
     const double look_ms = stream.draft_token_ms * look;
-    if (asked[i] > 0 || look == 0 || !affords(look_ms)) continue;
+    // A width that could be better is saved for: looks, which cost less, would never let it come.
+    if (asked[i] > 0 || look == 0 || probe || !affords(look_ms)) continue;
     asked[i] = look;
     spent_ms_ += look_ms;
   }
@@ -107,28 +147,18 @@ std::vector<int> SharedDepth::choose(std::span<const std::vector<double>> right,
   const double rate = tokens_per_ms(plain_rows);
   if (!(rate > 0.0)) return std::vector<int>(right.size(), 0);
   Split best = split(right, {}, plain_rows);
-  const auto rows_of = [&](size_t k) { return plain_rows + static_cast<int>(k); };
-  const double sure = best.worth[best.best];
-  const auto loss_of = [&](size_t k) { return std::max(0.0, sure - best.worth[k]) / rate; };
-  size_t probe = best.best;
-  if (rows_of(0) < kMostRows && passes_.uncertain(rows_of(0)) && affords(loss_of(0))) {
+  std::optional<size_t> probe;
+  if (plain_rows < kMostRows && best.best > 0 && passes_.uncertain(plain_rows) &&
+      affords(loss_of(best, 0, rate))) {
     probe = 0;
   } else {
-    double least = std::numeric_limits<double>::infinity();
-    for (size_t k = 1; k < best.worth.size(); ++k) {
-      if (k == best.best || !passes_.uncertain(rows_of(k))) continue;
-      const double hoped =
-          best.worth[k] + rate * (passes_.at(rows_of(k)) - passes_.at_least(rows_of(k)));
-      if (hoped <= sure + kProbeGain * plain_rows || loss_of(k) >= least) continue;
-      if (!affords(loss_of(k))) continue;
-      least = loss_of(k);
-      probe = k;
-    }
+    probe = probe_of(best, plain_rows, rate);
+    if (probe && !affords(loss_of(best, *probe, rate))) probe.reset();
   }
-  if (probe != best.best) {
-    probe_worth_ = best.worth[probe] + rate * passes_.at(rows_of(probe)) - sure;
-    best.depths.assign(right.size(), 0);
-    for (size_t k = 0; k < probe; ++k) ++best.depths[best.order[k]];
+  if (probe) {
+    probe_worth_ = best.worth[*probe] + rate * passes_.at(plain_rows + static_cast<int>(*probe)) -
+                   best.worth[best.best];
+    best.take(*probe);
   }
   return best.depths;
 }

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,9 +45,13 @@ class SharedDepth {
     std::vector<double> worth;  // by tokens in all: what they bring beyond what they take
     std::vector<size_t> order;  // streams that get the next token
     size_t best = 0;
+    void take(size_t tokens);  // the depths of so many
   };
   Split split(std::span<const std::vector<double>> right, std::span<const double> token_ms,
               int plain_rows) const;
+  // Milliseconds that are lost with so many tokens, by what is thought.
+  static double loss_of(const Split& split, size_t tokens, double rate);
+  std::optional<size_t> probe_of(const Split& split, int plain_rows, double rate) const;
   double tokens_per_ms(int plain_rows) const;
   bool affords(double ms) const;
 

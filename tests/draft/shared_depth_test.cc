@@ -176,14 +176,10 @@ TEST(SharedDepth, AllTogetherGetWhatTheBestDepthsGive) {
           early += simulation.run(150).rate() / best / 2;
           late += simulation.run(1000).rate() / best / 2;
         }
-        // What a source's drafts cost is paid before it is seen whether they are worth verifying:
-        // where a drafted token costs a tenth of a pass, a seventh was lost in the worst case seen.
-        const double token_ms = cases[c][0].token_ms;
-        EXPECT_GT(early, token_ms > 1 ? 0.8 : 0.85)
+        // What a source's drafts cost is paid before it is seen whether they are worth verifying.
+        EXPECT_GT(early, cases[c][0].token_ms > 1 ? 0.82 : 0.86)
             << machine.name << ", " << n << " streams, case " << c;
-        EXPECT_GT(late, token_ms > 1   ? 0.84
-                        : token_ms > 0 ? 0.90
-                                       : 0.94)
+        EXPECT_GT(late, cases[c][0].token_ms > 0 ? 0.93 : 0.96)
             << machine.name << ", " << n << " streams, case " << c;
       }
     }
@@ -198,6 +194,22 @@ TEST(SharedDepth, DraftsMoreThanOneAloneWouldWhereRowsAreCheap) {
   EXPECT_GT(totals.drafted / 1000, 30);
   const double before = expected_rate(kFlat, alike(8, 0.9), std::vector<int>(8, 1));
   EXPECT_GT(totals.rate(), 2.0 * before);
+}
+
+// Where the first pass with drafts was disturbed, and drafts cost a tenth of a pass: wider passes
+// are tried again, though all look too dear to draft for.
+TEST(SharedDepth, WidthsThatLookedDearOnceAreTriedAgain) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    bool drafted = false;
+    const Machine disturbed{"flat, the first pass with drafts disturbed", [&](int w) {
+                              const bool first = w > 4 && !drafted;
+                              drafted |= first;
+                              return first ? 90.0 : kFlat.pass(w);
+                            }};
+    Simulation simulation(disturbed, alike(4, 0.9, 3.0), seed);
+    simulation.run(800);
+    EXPECT_GT(simulation.run(1000).rate(), 0.9 * best_rate(kFlat, alike(4, 0.9, 3.0))) << seed;
+  }
 }
 
 // The rows that are worth having go to the streams whose drafts are right.
