@@ -193,16 +193,18 @@ int AutoDepth::ask(int room) {
   const double sure = worth[static_cast<size_t>(best)];
   const double gain = kProbeGain * expected_tokens(p, best);
   int probe = best;
+  bool saves = false;
   double least_loss = std::numeric_limits<double>::infinity();
   for (int n = 1; n <= most; ++n) {
     if (n == best || !passes_.uncertain(1 + n)) continue;
     const double tokens = expected_tokens(p, n) - rate * draft_ms(n);
     const double loss = std::max(0.0, sure - tokens + rate * passes_.at(1 + n)) / rate;
     const bool hopeful = tokens - rate * passes_.at_least(1 + n) > sure + gain;
-    if (hopeful && loss < least_loss && affords(loss)) {
-      least_loss = loss;
-      probe = n;
-    }
+    if (!hopeful || loss >= least_loss) continue;
+    saves |= !affords(loss);
+    if (!affords(loss)) continue;
+    least_loss = loss;
+    probe = n;
   }
   if (probe != best) {
     spent_ms_ += std::max(0.0, draft_ms(probe) - draft_ms(best));
@@ -217,8 +219,9 @@ int AutoDepth::ask(int room) {
   // Plain decoding wins. Now and then see whether it still would: at a bounded share of all time.
   // (A source that has to read what it missed may take more at once; it is looked at so much later
   // then.)
+  // A width that could be better is saved for: looks, which cost less, would never let it come.
   const int look = std::min(most, kLook);
-  if (!affords(draft_ms(look))) return 0;
+  if (saves || !affords(draft_ms(look))) return 0;
   looking_ = true;
   return look;
 }

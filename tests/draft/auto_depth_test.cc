@@ -211,6 +211,27 @@ TEST(AutoDepth, FollowsAMachineThatChanges) {
 }
 
 // A source that knows when it is right does better than any fixed depth.
+// The first pass with a draft was disturbed, so that all drafts look too dear to make: wider passes
+// are tried again all the same.
+TEST(AutoDepth, WidthsThatLookedDearOnceAreTriedAgain) {
+  for (const double draft_share : {0.1, 0.4}) {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      bool drafted = false;
+      const Machine flat{"flat", [](int w) { return 30.0 + 0.02 * w; }};
+      const Machine disturbed{"flat, the first pass with a draft disturbed", [&](int w) {
+                                const bool first = w > 1 && !drafted;
+                                drafted |= first;
+                                return first ? 90.0 : flat.pass(w);
+                              }};
+      const Drafter drafter{.right = 0.8, .ms_a_token = draft_share * 30.0};
+      Simulation simulation(disturbed, seed);
+      simulation.run(drafter, 800);
+      EXPECT_GT(simulation.run(drafter, 1000).rate(), 0.75 * best_fixed_rate(flat, drafter))
+          << "seed " << seed << ", a draft token costs " << draft_share;
+    }
+  }
+}
+
 TEST(AutoDepth, UsesConfidence) {
   const Machine machine = linear();
   const Drafter drafter{.confident = true};
