@@ -210,7 +210,6 @@ TEST(AutoDepth, FollowsAMachineThatChanges) {
   }
 }
 
-// A source that knows when it is right does better than any fixed depth.
 // The first pass with a draft was disturbed, so that all drafts look too dear to make: wider passes
 // are tried again all the same.
 TEST(AutoDepth, WidthsThatLookedDearOnceAreTriedAgain) {
@@ -232,6 +231,7 @@ TEST(AutoDepth, WidthsThatLookedDearOnceAreTriedAgain) {
   }
 }
 
+// A source that knows when it is right does better than any fixed depth.
 TEST(AutoDepth, UsesConfidence) {
   const Machine machine = linear();
   const Drafter drafter{.confident = true};
