@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -417,9 +419,12 @@ std::span<const Route> routes() {
 
 bool App::Impl::authorised(const HttpRequest& request) const {
   if (options.api_keys.empty()) return true;
-  constexpr std::string_view kBearer = "Bearer ";
+  // The scheme's name in any case (RFC 9110, 11.1).
+  constexpr std::string_view kBearer = "bearer ";
   std::string_view given = request.authorization;
-  if (given.starts_with(kBearer)) {
+  const auto same = [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); };
+  if (given.size() >= kBearer.size() &&
+      std::equal(kBearer.begin(), kBearer.end(), given.begin(), same)) {
     given.remove_prefix(kBearer.size());
   } else {
     given = request.api_key;
@@ -559,6 +564,7 @@ void App::stop() {
   if (std::exchange(s.stopping, true)) return;
   // The scheduler waits for its answers; whoever stops must not.
   s.stopper = std::thread([&s] {
+    s.server.stop(s.options.grace_seconds + kLastSeconds);
     if (Engine* engine = s.ready.load()) engine->scheduler->stop(s.options.grace_seconds);
     s.server.stop(kLastSeconds);
   });

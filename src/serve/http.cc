@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 
 #include "base/error.h"
@@ -80,8 +81,9 @@ HttpServer::HttpServer(const std::string& host, uint16_t port, HttpLimits limits
   const tcp::endpoint endpoint(address, port);
   const auto check = [&](const char* what) {
     if (!error) return;
-    throw Error(ExitCode::resource, fmt::format("{}:{}: cannot {}: {}; choose another with --port",
-                                                host, port, what, error.message()));
+    throw Error(ExitCode::resource,
+                fmt::format("{}:{}: cannot {}: {}; choose another with {}", host, port, what,
+                            error.message(), error.value() == EADDRNOTAVAIL ? "--host" : "--port"));
   };
   impl_->acceptor.open(endpoint.protocol(), error);
   check("open");
@@ -121,7 +123,6 @@ void HttpServer::run(const std::function<void(int)>& on_signal) {
 
 void HttpServer::stop(double seconds) {
   asio::post(impl_->io, [this, seconds] {
-    if (impl_->stopping) return;
     impl_->stopping = true;
     error_code ignored;
     impl_->acceptor.close(ignored);

@@ -86,7 +86,7 @@ class HttpServer {
   // comes; a second one ends the process.
   void run(const std::function<void(int signal)>& on_signal);
   // No new connections, idle ones are closed, and run() returns when every answer is written, or
-  // after so many seconds. Any thread.
+  // after so many seconds. Any thread; again with other seconds, from then on.
   void stop(double seconds);
 
   struct Status {

@@ -1,6 +1,7 @@
 // One client's connection: its requests read with limits and time-outs, its answers written without
 // waiting for it.
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -23,6 +24,7 @@ constexpr size_t kReadPiece = 16 << 10;   // what a TLS record may hold
 constexpr size_t kReadAhead = 64 << 10;   // what Beast reads at once
 constexpr size_t kWritePiece = 64 << 10;  // bytes that one time-out is for
 constexpr double kLingerSeconds = 10;     // for a client that is still sending what nobody reads
+constexpr double kStoppingSeconds = 1;    // the same, when the server stops
 constexpr double kPeekSeconds = 0.25;     // between looks at a client that has sent more already
 
 }  // namespace
@@ -66,8 +68,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
                                    self->await_request(self->server_.limits.header_seconds);
                                  });
   }
-  // Nothing has been asked yet, or not all of it.
-  bool idle() const { return state_ == State::idle || state_ == State::reading; }
+  // Nothing has been asked yet, or not all of it, or all has been answered.
+  bool idle() const { return state_ != State::answering && state_ != State::closed; }
   void close() {
     error_code ignored;
     timer_.cancel();
@@ -130,12 +132,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     wire_.async_read_some(buffer_.prepare(kReadPiece),
                           [self = shared_from_this()](error_code error, size_t n) {
                             self->reading_ahead_ = false;
+                            if (self->state_ == State::lingering && error) return self->close();
                             if (self->state_ != State::idle && self->state_ != State::answering)
                               return;
                             if (error) return self->close();
                             self->buffer_.commit(n);
                             // The next request is there already; it can wait.
-                            if (self->state_ == State::answering) return;
+                            if (self->state_ == State::answering) return self->watch();
                             self->disarm();
                             self->read_header();
                           });
@@ -167,7 +170,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
                      .message = "too many large requests are being read; try again"});
     }
     const auto& head = parser_->get();
-    if (head.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
+    if (head.count(http::field::transfer_encoding) > 0 &&
+        !beast::iequals(head[http::field::transfer_encoding], "chunked")) {
       return refuse({.status = 501,
                      .type = "not_supported_error",
                      .message = "Transfer-Encoding: only chunked is known"});
@@ -307,6 +311,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   std::string head_of(int status, const std::string& type, const std::vector<Header>& headers) {
+    keep_alive_ = keep_alive_ && !server_.stopping;
     std::string head = fmt::format("HTTP/1.1 {} {}\r\nServer: lockstep\r\nContent-Type: {}\r\n",
                                    status, http_reason(status), type);
     if (!server_.origins.empty()) head += "Vary: Origin\r\n";
@@ -386,15 +391,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // would make the system throw the answer away before a client that is still sending has read it.
   void linger() {
     state_ = State::lingering;
+    const double seconds = server_.stopping ? kStoppingSeconds : kLingerSeconds;
     if (wire_.tls() != nullptr) {
-      arm(kLingerSeconds, &Connection::close);
+      arm(seconds, &Connection::close);
       wire_.tls()->async_shutdown([self = shared_from_this()](error_code) { self->close(); });
       return;
     }
     error_code ignored;
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
     buffer_.clear();
-    arm(kLingerSeconds, &Connection::close);
+    arm(seconds, &Connection::close);
     drain();
   }
   void drain() {
@@ -406,13 +412,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
                             });
   }
 
+  // Whether the client has closed its side, whatever it had sent before.
+  bool closed_by_client() {
+    pollfd socket{socket_.native_handle(), POLLRDHUP, 0};
+    return ::poll(&socket, 1, 0) > 0 && (socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  }
+
   // Sees a client go away while its answer is being made.
   void watch() {
-    if (wire_.tls() != nullptr) return read_ahead();
     const uint64_t turn = ++watch_turn_;
+    if (wire_.tls() != nullptr) return buffer_.size() == 0 ? read_ahead() : watch_on(turn);
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), turn](error_code error) {
       if (turn != self->watch_turn_ || self->state_ != State::answering) return;
       if (error) return;
+      if (self->closed_by_client()) return self->close();
       char byte = 0;
       error_code peeked;
       self->socket_.non_blocking(true, peeked);
@@ -422,11 +435,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
         return self->watch();
       }
       if (peeked || n == 0) return self->close();
-      // The next request is there already; whether its sender still is shows in the writes.
-      self->peek_timer_.expires_after(duration(kPeekSeconds));
-      self->peek_timer_.async_wait([self, turn](error_code cancelled) {
-        if (!cancelled && turn == self->watch_turn_) self->watch();
-      });
+      self->watch_on(turn);
+    });
+  }
+  // The next request is there already, so that there always is something to read.
+  void watch_on(uint64_t turn) {
+    peek_timer_.expires_after(duration(kPeekSeconds));
+    peek_timer_.async_wait([self = shared_from_this(), turn](error_code cancelled) {
+      if (cancelled || turn != self->watch_turn_ || self->state_ != State::answering) return;
+      if (self->closed_by_client()) return self->close();
+      self->watch();
     });
   }
 

@@ -68,7 +68,7 @@ struct HttpServer::Impl {
 
 // Begins to read requests from the client.
 void start_connection(HttpServer::Impl& server, tcp::socket socket);
-// Ends one from which nothing has been asked yet, or not all of it.
+// Ends one that is not being answered.
 void close_if_idle(Connection& connection);
 
 }  // namespace lockstep::serve

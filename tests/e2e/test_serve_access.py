@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -132,6 +133,27 @@ class Tls(cli.CliTest):
             while any(slot["is_processing"] for slot in self.slots(server)):
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.01)
+
+    def test_a_client_that_leaves_without_a_word_of_tls(self):
+        server = self.serve()
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        for _ in range(3):
+            client = context.wrap_socket(socket.create_connection(("127.0.0.1", server.port), timeout=30),
+                                         server_hostname="127.0.0.1")
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            while client.recv(1000):
+                pass
+            client.close()
+        end = time.monotonic() + 3   # not the ten seconds that a client may take to read
+        while True:
+            connection = self.connect(server)
+            connection.request("GET", "/metrics")
+            metrics = connection.getresponse().read().decode()
+            connection.close()
+            if metrics.split("\nlockstep:http_connections ")[1].split()[0] == "1":
+                break
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
 
     def slots(self, server):
         connection = self.connect(server)

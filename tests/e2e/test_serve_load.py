@@ -6,6 +6,7 @@ import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -17,6 +18,7 @@ import cli
 from serving import TINY, Server, memory_of, read_all
 
 CHATML = ("--chat-template", "chatml")
+CHOICES = 60   # as many as take seconds
 REQUESTS = 2000 if os.environ.get("LOCKSTEP_FULL") else 200  # scripts/test.sh --full
 DRAFTER = TINY.replace("layers=2", "layers=1").replace("seed=5", "seed=6")
 
@@ -288,6 +290,27 @@ class BadInput(cli.CliTest):
             self.assertGreater(got["timings"]["cache_n"], 0)
             self.assertEqual(alone["timings"]["cache_n"], 0)
 
+    def test_a_client_that_asked_for_more_and_goes_away(self):
+        """Its next request lies there unread, so that there always is something to read."""
+        def passes(server):
+            return float(server.request("GET", "/metrics")[2].decode().split("\nllamacpp:n_decode_total ")[1].split()[0])
+        body = json.dumps({"prompt": "a", "n_predict": 1900, "ignore_eos": True, "n": CHOICES, "seed": 1}).encode()
+        with Server("-np", "1", "-t", "1") as server:
+            for reset in (False, True):
+                client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+                client.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                while not any(slot["is_processing"] for slot in server.get("/slots")):
+                    time.sleep(0.001)
+                client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                time.sleep(0.3)
+                if reset:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+                time.sleep(0.8)
+                once = passes(server)
+                time.sleep(0.5)
+                self.assertEqual(passes(server), once)
+
     def test_one_who_does_not_read_slows_nobody(self):
         body = {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 40, "seed": 1}
         deaf = self.server.open_stream("/completion", body)
@@ -333,7 +356,8 @@ class Limits(cli.CliTest):
             self.assertEqual(server.request("GET", "/health")[0], 200)
             self.assertEqual(server.request("GET", "/v1/models")[0], 200)
             for headers, expected in [({}, 401), ({"Authorization": "Bearer no"}, 401), ({"Authorization": "two"}, 401),
-                                      ({"Authorization": "Bearer two"}, 200), ({"X-Api-Key": "one"}, 200)]:
+                                      ({"Authorization": "Bearer two"}, 200), ({"X-Api-Key": "one"}, 200),
+                                      ({"Authorization": "bearer two"}, 200), ({"Authorization": "Bearertwo"}, 401)]:
                 self.assertEqual(server.request("GET", "/props", headers=headers)[0], expected, headers)
             self.assertFalse(any("one,two" in line or "two" in line.split() for line in server.log))
 
@@ -372,6 +396,27 @@ class Endings(cli.CliTest):
             idle.close()
             self.assertEqual(server.stop(None), 0)
             self.assertIn("lockstep: stopped", server.log)
+
+    def test_nothing_new_begins_after_sigterm_and_nothing_idle_is_waited_for(self):
+        with Server("-np", "1", "-t", "1") as server:
+            idle, over = server.open_stream("/completion", {"prompt": "a", "n_predict": 1}), socket.create_connection(
+                ("127.0.0.1", server.port), timeout=30)
+            over.sendall(b"BAD\r\n\r\n")   # answered, and not closed by the client
+            self.assertIn(b"400", over.recv(1000))
+            client = server.open_stream("/completion", {"prompt": "a", "n_predict": 2000, "ignore_eos": True, "n_probs": 20})
+            client.recv(100)
+            server.process.send_signal(signal.SIGTERM)
+            while not any("stopping" in line for line in server.log):
+                time.sleep(0.01)
+            time.sleep(0.1)
+            with self.assertRaises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", server.port), timeout=30)
+            client.close()
+            begin = time.monotonic()
+            self.assertEqual(server.stop(None), 0)
+            self.assertLess(time.monotonic() - begin, 4)
+            idle.close()
+            over.close()
 
     def test_a_second_signal_does_not_wait(self):
         with Server("-np", "1", "-t", "1") as server:
