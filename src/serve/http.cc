@@ -18,7 +18,7 @@ constexpr size_t kOtherFiles = 64;  // the model, its helpers, the terminal
 
 // As many files as the system lets this process open.
 size_t raise_file_limit() {
-  struct rlimit limit{};
+  struct rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
   const rlim_t wanted = std::min(limit.rlim_max, kMostFiles);
   if (limit.rlim_cur < wanted) {
@@ -106,7 +106,7 @@ uint16_t HttpServer::port() const {
 
 void HttpServer::run(const std::function<void(int)>& on_signal) {
   for (const int number : {SIGINT, SIGTERM}) {
-    struct sigaction action{};
+    struct sigaction action = {};
     ::sigaction(number, nullptr, &action);
     if (action.sa_handler != SIG_IGN) impl_->signals.add(number);  // nohup's stays ignored
   }
