@@ -105,7 +105,8 @@ std::vector<BatchStep> Batch::step(std::span<Session* const> sessions) {
     const double draft_ms = propose(turns);
     std::vector<draft::Lane::Part> parts;
     for (const Turn& turn : turns) {
-      parts.push_back({&turn.session->lane, turn.work.rows, turn.work.first_logits_row});
+      parts.push_back({&turn.session->lane, turn.work.rows, turn.work.first_logits_row,
+                       turn.session->greatest_wanted()});
     }
     const double start_ms = turns[0].session->now_ms();
     const Clock::time_point start = Clock::now();

@@ -153,8 +153,9 @@ void Session::Impl::set_fault(std::string where) {
   fault = std::move(where);
 }
 
-Lane::Outcome Session::Impl::run(std::span<const int32_t> tokens, int64_t first_logits_row) {
-  const Lane::Outcome outcome = lane.run(tokens, first_logits_row, plant);
+Lane::Outcome Session::Impl::run(std::span<const int32_t> tokens, int64_t first_logits_row,
+                                 int64_t greatest) {
+  const Lane::Outcome outcome = lane.run(tokens, first_logits_row, plant, greatest);
   if (plant != nullptr && plant->done) plant = nullptr;  // a backend says so of its last pass alone
   return outcome;
 }
@@ -235,7 +236,7 @@ Step Session::Impl::settle(const Work& work, const Lane::Outcome& outcome, doubl
 Step Session::Impl::run_alone(const Work& work) {
   const double start = now_ms();
   const Clock::time_point from = Clock::now();
-  const Lane::Outcome outcome = run(work.rows, work.first_logits_row);
+  const Lane::Outcome outcome = run(work.rows, work.first_logits_row, greatest_wanted());
   return settle(work, outcome, milliseconds(from, Clock::now()), now_ms() - start);
 }
 
@@ -298,6 +299,13 @@ void Session::Impl::read_along() {
   options.source->read(std::span(history).first(static_cast<size_t>(lane.kv().size())));
 }
 
+sample::Choice Session::Impl::choose(int64_t row, std::span<const int32_t> before,
+                                     int64_t position) {
+  const auto greatest = lane.greatest(row);
+  return greatest.empty() ? sampler.choose(lane.logits(row), before, position)
+                          : sampler.choose_among(greatest, before, position);
+}
+
 // Samples row after row for as long as the draft agrees, and commits what was sampled.
 void Session::Impl::accept(std::span<const int32_t> drafted, const Lane::Outcome& outcome,
                            Step& step) {
@@ -310,13 +318,12 @@ void Session::Impl::accept(std::span<const int32_t> drafted, const Lane::Outcome
     if (row >= outcome.good_rows) {
       return set_fault(lane.describe_fault(outcome.fault_op, first_position + outcome.good_rows));
     }
-    const auto logits = lane.logits(row);
-    const sample::Choice choice = sampler.choose(logits, history, size());
+    const sample::Choice choice = choose(row, history, size());
     if (choice.fault) {
       return set_fault(fmt::format("{} at position {}", sample::choice_fault_name(choice.reason),
                                    first_position + row));
     }
-    if (inspector != nullptr) inspector->on_logits(size(), logits);
+    if (looks_at_rows()) inspector->on_logits(size(), lane.logits(row));
     history.push_back(choice.token);
     step.tokens.push_back(choice.token);
     const bool agrees = i < drafted.size() && drafted[i] == choice.token;
@@ -529,7 +536,7 @@ void Session::evaluate(std::span<const int32_t> history,
     const int64_t first_row = std::clamp<int64_t>(first_position - 1 - first, 0, rows);
     const auto tokens =
         std::span(s.history).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
-    const Lane::Outcome outcome = s.run(tokens, first_row);
+    const Lane::Outcome outcome = s.run(tokens, first_row, 0);
     s.lane.commit(outcome.good_rows);
     for (int64_t row = first_row; row < outcome.good_rows; ++row) {
       on_row(first + row + 1, s.lane.logits(row));

@@ -100,6 +100,8 @@ class Inspector {
   // position = index of the token that this row chooses.
   virtual void on_logits(int64_t position, std::span<const float> row) = 0;
   virtual void on_pass(int64_t rows, const state::KvCache& kv) = 0;  // after commit
+  // False: on_logits is not called, and the rows may stay where they were computed.
+  virtual bool wants_rows() const { return true; }
 };
 
 class Session {

@@ -52,7 +52,13 @@ struct Session::Impl {
   int64_t most_rows() const { return options.chunk + options.depth.n_max; }  // of a pass
 
   void start(int64_t cached, std::chrono::steady_clock::time_point now);
-  draft::Lane::Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row);
+  draft::Lane::Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row,
+                           int64_t greatest_wanted);
+  bool looks_at_rows() const { return inspector != nullptr && inspector->wants_rows(); }
+  // What choices need of a row (Lane::run).
+  int64_t greatest_wanted() const {
+    return looks_at_rows() ? 0 : sampler.candidates_needed().value_or(0);
+  }
   void keep_one_pending();
   double now_ms() const;
   int draft_room() const;  // tokens that may be drafted in this step
@@ -61,6 +67,8 @@ struct Session::Impl {
   draft::Proposal ask_source(int n);
   void add_draft(Work& work, draft::Proposal proposal) const;
   void read_along();  // the source reads what of a prompt is done
+  // Of a row of the last pass, whatever it left of it.
+  sample::Choice choose(int64_t row, std::span<const int32_t> before, int64_t position);
   void accept(std::span<const int32_t> drafted, const draft::Lane::Outcome& outcome, Step& step);
   void count(const Step& step, std::span<const uint8_t> parts);
   Finish limit_reached() const;

@@ -34,14 +34,16 @@ class Lane {
   };
   // Runs tokens at positions kv().size() and on; rows from first_logits_row on leave logits. The
   // rows stay pending: commit() those that are to stay before the next run. On an exception nothing
-  // is pending.
+  // is pending. greatest_wanted > 0: of each such row no more than that many of the greatest logits
+  // are needed, and greatest() may have them in place of logits().
   Outcome run(std::span<const int32_t> tokens, int64_t first_logits_row,
-              kernels::Plant* plant = nullptr);
+              kernels::Plant* plant = nullptr, int64_t greatest_wanted = 0);
   // What a lane brings to a pass that several share: arguments as of run().
   struct Part {
     Lane* lane = nullptr;
     std::span<const int32_t> tokens;
     int64_t first_logits_row = 0;
+    int64_t greatest_wanted = 0;
   };
   // run() for several lanes in one pass, with a segment for each; what each gets is what run()
   // would have given it. The lanes are different ones over the same model and backend
@@ -51,7 +53,10 @@ class Lane {
                                            kernels::LogitsBuffer& logits,
                                            kernels::Plant* plant = nullptr);
   void commit(int64_t rows) { kv_.commit(rows); }
-  // Of a row of the lane's last run, row >= its first_logits_row: raw logits [n_vocab].
+  // Of a row of the lane's last run, row >= its first_logits_row: all logits from some bound on, at
+  // least as many as were asked for, by ascending id. None: logits() has the row.
+  std::span<const kernels::Candidate> greatest(int64_t row) const;
+  // Raw logits [n_vocab] of such a row, of which greatest() has none.
   std::span<const float> logits(int64_t row) const;
 
   // Where a fault is, in words: op, layer, position.
@@ -64,6 +69,7 @@ class Lane {
   int64_t n_vocab_;
   kernels::LogitsBuffer own_logits_;  // of run()
   std::span<const float> logits_;     // of the last run, wherever they are
+  std::vector<std::vector<kernels::Candidate>> greatest_;
   int64_t first_logits_row_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/candidate.h"
 #include "kernels/graph.h"
 #include "kernels/page_memory.h"
 #include "kernels/types.h"
@@ -45,9 +46,15 @@ struct PassFault {
 struct Pass {
   std::vector<PassSegment> segments;
   Plant* plant = nullptr;  // usually null
+  // Above 0: only so many of the greatest logits of each wanted row matter. A backend that finds
+  // them where the logits are may leave them in `greatest`, and the rows as they were.
+  int64_t greatest_wanted = 0;
   // Results:
   std::span<float> logits;        // [wanted rows][n_vocab], in row order; caller's memory
   std::vector<PassFault> faults;  // at most one per row: the first op that faulted
+  // Of each wanted row all logits from some bound on, by ascending id, at least greatest_wanted of
+  // them or all there are; none where the row is in `logits`. Empty: all rows are.
+  std::vector<std::vector<Candidate>> greatest;
 };
 
 // For profiles: called for each op, in order, when its pass has run, with the op's part of the time

@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/candidate.h"
 #include "sample/row_ops.h"
 
 namespace lockstep::sample {
 
-struct Candidate {
-  float x;
-  int32_t id;
-};
+using kernels::Candidate;
 
 // The law's order: logit descending as reals (-0 = +0), id ascending.
 inline bool before(const Candidate& a, const Candidate& b) {

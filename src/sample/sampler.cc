@@ -33,14 +33,40 @@ Choice Sampler::choose(std::span<const float> logits, std::span<const int32_t> h
   // A library loaded into the process may have changed the mode of this thread.
   const kernels::CanonicalFloatMode mode;
   x_ = logits.data();
+  return decide_row(history, position);
+}
+
+std::optional<int64_t> Sampler::candidates_needed() const {
+  const Parameters& p = parameters_;
+  if (!p.logit_bias.empty() || p.has_penalties()) return std::nullopt;
+  // No stage removes the first candidate.
+  const bool tempered =
+      std::find(p.stages.begin(), p.stages.end(), Stage::temperature) != p.stages.end();
+  if (tempered && p.temperature <= 0.0f) return 1;
+  for (const Stage stage : p.stages) {
+    if (stage == Stage::top_k && p.top_k > 0) return p.top_k;
+    // min_p may come before: of its set and top_k's one holds the other, so that their order is
+    // free.
+    if (stage == Stage::top_p && p.top_p < 1.0f) break;
+  }
+  return std::nullopt;
+}
+
+Choice Sampler::choose_among(std::span<const Candidate> greatest, std::span<const int32_t> history,
+                             int64_t position) {
+  if (greatest.empty() || !candidates_needed()) {
+    throw std::logic_error("Sampler::choose_among: the choice needs the whole row");
+  }
+  const kernels::CanonicalFloatMode mode;
+  list_.assign(greatest.begin(), greatest.end());
+  dense_ = false;
   return decide(history, position);
 }
 
-// Not inlined: the compiler knows of no tie between arithmetic and the mode set above.
-[[gnu::noinline]] Choice Sampler::decide(std::span<const int32_t> history, int64_t position) {
+// Not inlined, as decide(): the compiler knows of no tie between arithmetic and the mode set above.
+[[gnu::noinline]] Choice Sampler::decide_row(std::span<const int32_t> history, int64_t position) {
   removed_ = 0;
   dense_ = true;
-  t_ = 1.0;
   block_max_.resize(static_cast<size_t>(block_count(n_vocab_)));
   if (!row_ops().scan(x_, n_vocab_, block_max_.data())) {
     return {.token = -1, .fault = true, .reason = ChoiceFault::non_finite_logit};
@@ -49,7 +75,12 @@ Choice Sampler::choose(std::span<const float> logits, std::span<const int32_t> h
   if (survivors() == 0) {
     return {.token = -1, .fault = true, .reason = ChoiceFault::no_candidate};
   }
+  return decide(history, position);
+}
 
+// The stages and the draw, over the row or a list.
+[[gnu::noinline]] Choice Sampler::decide(std::span<const int32_t> history, int64_t position) {
+  t_ = 1.0;
   // top_k, top_p and min_p never remove the first candidate, so that where only it is asked for,
   // the ones behind the last penalties need not run.
   const auto& stages = parameters_.stages;

@@ -77,6 +77,15 @@ class Sampler {
   // choice, whatever was chosen before.
   Choice choose(std::span<const float> logits, std::span<const int32_t> history, int64_t position);
 
+  // How many of a row's greatest elements decide the choice, where the rest can't matter: 1 without
+  // noise, top_k where it comes before what weighs the whole row. None: the row is needed.
+  std::optional<int64_t> candidates_needed() const;
+  // The choice of a finite row of which these are the elements from some bound on, each id once, at
+  // least candidates_needed() of them or all (std::logic_error where it says none, or there is
+  // none).
+  Choice choose_among(std::span<const Candidate> greatest, std::span<const int32_t> history,
+                      int64_t position);
+
  private:
   struct Weighted {
     Candidate candidate;
@@ -85,6 +94,7 @@ class Sampler {
   struct Best;
 
   Choice decide(std::span<const int32_t> history, int64_t position);
+  Choice decide_row(std::span<const int32_t> history, int64_t position);
   void apply_bias();
   void apply_penalties(std::span<const int32_t> history);
   void divide_by_temperature();

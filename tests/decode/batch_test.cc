@@ -61,6 +61,9 @@ class World {
                     .kv_pool = options_.kv_pool,
                     .prefixes = std::make_shared<state::PrefixTree>(options_.kv_pool, drafts)};
     }
+    if (rng_() % 2 == 0) {
+      backend_->lists = [](int64_t row) { return row % 3 != 1; };
+    }
     const size_t n = 1 + rng_() % 5;
     for (size_t i = 0; i < n; ++i) {
       places_.emplace_back();
@@ -169,6 +172,7 @@ class World {
                        {.n_max = static_cast<int>(rng_() % 12), .automatic = rng_() % 2 == 0});
     if (options_.prefixes && !admitted(session, prompt, max_tokens)) return false;
     place.trace = {};
+    place.trace.looks_at_rows = rng_() % 4 == 0;
     place.recorder = std::make_unique<Recorder>(place.trace);
     session.set_inspector(place.recorder.get());
     session.open(prompt);

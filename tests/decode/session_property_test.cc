@@ -72,6 +72,12 @@ void converse(uint64_t seed, Counts& counts) {
   world.model = tiny_model(rng() % 2 == 0 ? kLlama : kGemma);
   world.plain_backend = lockstep::test::hooked_backend(1);
   world.backend = lockstep::test::hooked_backend(rng() % 8 == 0 ? 2 : 1);
+  // Choices from rows, or from what a backend lists of some of them.
+  if (rng() % 2 == 0) {
+    world.backend->lists = [seed](int64_t row) {
+      return (seed + static_cast<uint64_t>(row)) % 4 != 0;
+    };
+  }
   SessionOptions options;
   options.context = 100 + static_cast<int64_t>(rng() % 100);
   options.k_type = rng() % 3 == 0 ? state::KvType::q8_0 : state::KvType::f16;
@@ -117,7 +123,8 @@ void converse(uint64_t seed, Counts& counts) {
                         .automatic = rng() % 3 == 0});
     session.set_clock(rng() % 2 == 0 ? wild_clock(rng()) : nullptr);
     const bool cut_short = rng() % 3 == 0;
-    const Trace trace = run(session, history, cut_short ? static_cast<int>(rng() % 6) : 1 << 30);
+    const Trace trace =
+        run(session, history, cut_short ? static_cast<int>(rng() % 6) : 1 << 30, rng() % 2 == 0);
     if (const auto differs = difference(plain, trace, !cut_short)) {
       throw std::runtime_error(fmt::format("turn {}: {}", turn, *differs));
     }

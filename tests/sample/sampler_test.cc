@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -50,6 +51,64 @@ TEST(Sampler, EqualsTheDefinitionOnLongRows) {
               definition::choose(c.parameters, c.row, c.history, c.position).token)
         << "case " << i << ": " << describe(c);
   }
+}
+
+// A choice from the greatest elements alone is the row's, wherever the sampler says that they are
+// enough; with one fewer it is another often enough to be seen.
+TEST(Sampler, TheGreatestElementsDecideWhereItSaysSo) {
+  std::mt19937_64 rng(12);
+  int decided = 0, by_more_than_one = 0, too_few = 0;
+  for (int i = 0; i < 40000; ++i) {
+    RandomCase c = random_case(rng, 1 + rng() % 200);
+    if (rng() % 2 != 0) c.parameters.logit_bias.clear();
+    if (rng() % 2 != 0) c.parameters.repeat_last_n = 0;
+    Sampler sampler(c.parameters, static_cast<int64_t>(c.row.size()));
+    const auto needed = sampler.candidates_needed();
+    const Choice whole = sampler.choose(c.row, c.history, c.position);
+    if (!needed || whole.fault) continue;
+    ++decided;
+    if (*needed > 1) ++by_more_than_one;
+    std::vector<Candidate> sorted;
+    for (size_t id = 0; id < c.row.size(); ++id) {
+      sorted.push_back({c.row[id], static_cast<int32_t>(id)});
+    }
+    std::sort(sorted.begin(), sorted.end(), before);
+    const auto n = std::min(sorted.size(), static_cast<size_t>(*needed) + rng() % 3);
+    std::vector<Candidate> greatest;
+    for (const Candidate& x : sorted) {
+      if (x.x >= sorted[n - 1].x) greatest.push_back(x);
+    }
+    std::shuffle(greatest.begin(), greatest.end(), rng);
+    ASSERT_EQ(sampler.choose_among(greatest, c.history, c.position).token, whole.token)
+        << "case " << i << ": " << describe(c);
+    const size_t few = std::min(sorted.size(), static_cast<size_t>(*needed)) - 1;
+    if (few == 0) continue;
+    sorted.resize(few);
+    if (sampler.choose_among(sorted, c.history, c.position).token != whole.token) ++too_few;
+  }
+  EXPECT_GT(decided, 5000);
+  EXPECT_GT(by_more_than_one, 1000);
+  EXPECT_GT(too_few, 20);
+}
+
+TEST(Sampler, SaysWhatAChoiceNeedsOfARow) {
+  const auto needed = [](auto&& change) {
+    Parameters p;
+    change(p);
+    return Sampler(p, 100).candidates_needed();
+  };
+  EXPECT_EQ(needed([](Parameters&) {}), 40);
+  EXPECT_EQ(needed([](Parameters& p) { p.temperature = 0; }), 1);
+  EXPECT_EQ(needed([](Parameters& p) { p.stages = {Stage::min_p, Stage::top_k}; }), 40);
+  EXPECT_EQ(needed([](Parameters& p) { p.stages = {Stage::top_k}; }), 40);
+  EXPECT_EQ(needed([](Parameters& p) { p.top_k = 0; }), std::nullopt);
+  EXPECT_EQ(needed([](Parameters& p) { p.stages = {Stage::top_p, Stage::top_k}; }), std::nullopt);
+  EXPECT_EQ(needed([](Parameters& p) { p.presence_penalty = 1; }), std::nullopt);
+  EXPECT_EQ(needed([](Parameters& p) { p.logit_bias = {{3, 1.0f}}; }), std::nullopt);
+  Parameters whole;
+  whole.top_k = 0;
+  const std::array<Candidate, 1> one{{{1.0f, 2}}};
+  EXPECT_THROW(Sampler(whole, 100).choose_among(one, {}, 0), std::logic_error);
 }
 
 // The case that the skipping in draw() is for: everything may win.
@@ -327,11 +386,8 @@ TEST(Parameters, RefusesWhatTheLawDoesNotDefine) {
   expect_refused([](Parameters& p) { p.logit_bias = {{-1, 1.0f}}; }, "token -1");
   expect_refused([](Parameters& p) { p.logit_bias = {{3, kInf}}; }, "token 3");
   expect_refused([](Parameters& p) { p.logit_bias = {{3, std::nanf("")}}; }, "token 3");
-  expect_refused(
-      [](Parameters& p) {
-        p.stages = {Stage::top_k, Stage::top_p, Stage::top_k};
-      },
-      "top_k");
+  expect_refused([](Parameters& p) { p.stages = {Stage::top_k, Stage::top_p, Stage::top_k}; },
+                 "top_k");
   expect_refused(
       [](Parameters& p) {
         for (int32_t id = 0; id < 100; ++id) p.logit_bias.emplace_back(id, -kInf);

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "sample/sampler.h"
 
 namespace lockstep::app {
 namespace {
@@ -77,7 +78,9 @@ void BenchRunner::go_to(int64_t depth) {
 
 void BenchRunner::run_pass(const BenchTest& test, const kernels::PassShape& shape,
                            std::span<const int32_t> tokens) {
-  const auto outcome = lane_.run(tokens, shape.rows - shape.logits_rows);
+  // Of the logits what choices by default need, as in `run`.
+  const auto outcome = lane_.run(tokens, shape.rows - shape.logits_rows, nullptr,
+                                 sample::Parameters{}.top_k);
   if (outcome.good_rows < shape.rows) {
     throw Error(
         ExitCode::check_failed,

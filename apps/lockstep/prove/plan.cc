@@ -86,6 +86,7 @@ class Planner {
     prefixes();
     truncation();
     sampling();
+    ids_alone();
     kv_types();
     together();
     if (!in_.quick) long_prompt();
@@ -436,6 +437,25 @@ class Planner {
           [this, kind](Prover& prover, Line& line) {
             const Case of = make_case("prose", in_.prose, kind.first, *kind.second);
             How h = how(tokens());
+            h.source = replay(of, 0.7);
+            h.depth = 5;
+            run_kept(prover, line, of, h);
+          });
+    }
+  }
+
+  // Where nobody looks at logits rows, backends may leave them where they were computed, and
+  // choices are made from what matters to them: the ids have to be those of the rows.
+  void ids_alone() {
+    const std::pair<std::string, const sample::Parameters*> kinds[] = {
+        {"T=0", &greedy_}, {"T=0.8", &usual_}, {"T=0.8 penalties", &penalised_}};
+    for (const auto& kind : kinds) {
+      add(fmt::format("ids alone, sampling {}", kind.first), Needs().accept().reject().no_rows(),
+          [this, kind](Prover& prover, Line& line) {
+            const Case of = make_case("prose", in_.prose, kind.first, *kind.second);
+            How h = how(tokens());
+            h.rows = false;
+            run_kept(prover, line, of, h);
             h.source = replay(of, 0.7);
             h.depth = 5;
             run_kept(prover, line, of, h);

@@ -100,7 +100,7 @@ void Prover::decode(decode::Session& session, std::span<const int32_t> history, 
                     const How& how, Trace& trace) {
   const Trace& reference = plain(of);
   const int64_t reused_before = session.kv().pages_reused();
-  Recorder recorder(trace, &reference);
+  Recorder recorder(trace, &reference, how.rows);
   session.set_inspector(&recorder);
   session.set_sampling(of.sampling);
   session.set_source(how.source ? how.source(reference) : nullptr,
@@ -142,7 +142,9 @@ void check_needs(Line& line, const Needs& needs) {
   const auto missing = [&](std::string_view what) {
     line.unexercised += fmt::format("{}{}", line.unexercised.empty() ? "" : ", ", what);
   };
-  if (line.rows == 0) missing("no logits row compared");
+  if (needs.looked_at && line.rows == 0) missing("no logits row compared");
+  if (!needs.looked_at && line.rows > 0) missing("logits rows were asked for");
+  if (!needs.looked_at && line.tokens == 0) missing("no token compared");
   if (line.states == 0) missing("no KV state compared");
   if (needs.accepted && line.accepted == 0) missing("no draft token was accepted");
   if (needs.rejected && line.accepted == line.proposed) missing("no draft token was rejected");

@@ -32,18 +32,20 @@ struct How {
   std::function<std::shared_ptr<draft::Source>(const Trace& plain)> source;  // null: none
   int depth = 0;
   bool automatic = false;    // depth up to that, by a clock that goes at random
+  bool rows = true;          // logits rows are looked at
   int64_t tokens = 0;        // stop once so many are there
   int64_t passes = 1 << 30;  // or after so many decoding passes
 };
 
 // What a configuration must have exercised; otherwise it proves nothing and fails.
 struct Needs {
-  bool accepted = false, rejected = false, reused = false;
+  bool accepted = false, rejected = false, reused = false, looked_at = true;
   std::vector<int64_t> widths;
 
   Needs& accept() { return accepted = true, *this; }
   Needs& reject() { return rejected = true, *this; }
   Needs& reuse() { return reused = true, *this; }
+  Needs& no_rows() { return looked_at = false, *this; }
   Needs& width(int64_t rows) { return widths.push_back(rows), *this; }
 };
 

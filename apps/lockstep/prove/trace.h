@@ -34,13 +34,17 @@ struct Trace {
 // needed to name the first difference.
 class Recorder final : public decode::Inspector {
  public:
-  explicit Recorder(Trace& trace, const Trace* plain = nullptr) : trace_(trace), plain_(plain) {}
+  // rows false: no logits rows are asked for, as where nobody looks at them.
+  explicit Recorder(Trace& trace, const Trace* plain = nullptr, bool rows = true)
+      : trace_(trace), plain_(plain), rows_(rows) {}
   void on_logits(int64_t position, std::span<const float> row) override;
   void on_pass(int64_t rows, const state::KvCache& kv) override;
+  bool wants_rows() const override { return rows_; }
 
  private:
   Trace& trace_;
   const Trace* plain_;
+  bool rows_;
 };
 
 struct Difference {

@@ -91,6 +91,7 @@ void CudaBackend::run(const Graph& graph, Pass& pass) {
   graph_ = &graph;
   pass_ = &pass;
   pass.faults.clear();
+  pass.greatest.clear();
   if (pass.plant) pass.plant->done = false;
   const CanonicalFloatMode mode;
   check(graph);
@@ -103,23 +104,57 @@ void CudaBackend::run(const Graph& graph, Pass& pass) {
   fill_block(graph);
   forget_rows();
   run_launches();
-  const auto wanted = static_cast<int64_t>(plan_.selected.size());
-  const int64_t logits = 4 * wanted * graph.n_vocab, flags = (n_ops() + 1) * plan_.rows;
-  // Straight to their place where the device can write there.
-  const bool direct = device_->is_host_memory(pass.logits.data());
-  std::byte* results = results_.reserve(device_, flags + (direct ? 0 : logits));
-  void* logits_there = direct ? static_cast<void*>(pass.logits.data()) : results + flags;
-  if (logits > 0) device_->start_download(logits_there, slot(graph.logits), logits);
-  device_->start_download(results, faults(0), flags);
-  device_->wait();
-  if (logits > 0 && !direct) {
-    std::memcpy(pass.logits.data(), logits_there, static_cast<size_t>(logits));
-  }
-  pass.faults = faults_of(plan_, reinterpret_cast<const uint8_t*>(results), n_ops());
+  read_results(graph);
   if (!observer_) return;
   const std::vector<double> ms = device_->times();
   for (int i = 0; i < n_ops(); ++i) {
     observer_->on_op(i, ms[static_cast<size_t>(i)], plan_.rows_at(i));
+  }
+}
+
+// Flags, and the greatest logits or whole rows.
+void CudaBackend::read_results(const Graph& graph) {
+  Pass& pass = *pass_;
+  const auto wanted = static_cast<int64_t>(plan_.selected.size());
+  const int64_t row_bytes = 4 * graph.n_vocab, rows = greatest_wanted_ > 0 ? 0 : wanted;
+  const int64_t small = flags_at_ + (n_ops() + 1) * plan_.rows;  // the block's first bytes
+  // Straight to their place where the device can write there.
+  const bool direct = device_->is_host_memory(pass.logits.data());
+  std::byte* results = results_.reserve(device_, small + (direct ? 0 : wanted * row_bytes));
+  const auto logits_there = [&](int64_t row) {
+    return direct ? reinterpret_cast<std::byte*>(pass.logits.data() + row * graph.n_vocab)
+                  : results + small + row * row_bytes;
+  };
+  const auto start_rows = [&](int64_t first, int64_t n) {
+    if (n > 0) {
+      device_->start_download(logits_there(first), slot(graph.logits) + first * graph.n_vocab,
+                              n * row_bytes);
+    }
+  };
+  const auto take_rows = [&](int64_t first, int64_t n) {
+    if (direct || n == 0) return;
+    std::memcpy(pass.logits.data() + first * graph.n_vocab, logits_there(first),
+                static_cast<size_t>(n * row_bytes));
+  };
+  start_rows(0, rows);
+  device_->start_download(results, block_memory_.as<std::byte>(), small);
+  device_->wait();
+  take_rows(0, rows);
+  pass.faults = faults_of(plan_, reinterpret_cast<const uint8_t*>(results + flags_at_), n_ops());
+  if (greatest_wanted_ == 0) return;
+  pass.greatest.resize(static_cast<size_t>(wanted));
+  for (int64_t row = 0; row < wanted; ++row) {
+    const auto& found = reinterpret_cast<const GreatestLogits*>(results)[row];
+    if (found.count > kGreatestRoom) {
+      start_rows(row, 1);
+      device_->wait();
+      take_rows(row, 1);
+      continue;
+    }
+    auto& list = pass.greatest[static_cast<size_t>(row)];
+    list.assign(found.list, found.list + found.count);
+    std::sort(list.begin(), list.end(),
+              [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   }
 }
 
@@ -134,8 +169,9 @@ std::optional<CudaBackend::Shape> CudaBackend::shape() const {
   if (plan_.segments.size() != 1 || plan_.rows > kMostRecordedRows) return std::nullopt;
   const auto& kv = plan_.segments[0].pass->kv;
   if (kv.empty()) return std::nullopt;
-  return Shape{plan_.rows, static_cast<int64_t>(plan_.selected.size()), segments_[0].room,
-               kv[0].k_type, kv[0].v_type};
+  return Shape{plan_.rows,        static_cast<int64_t>(plan_.selected.size()),
+               segments_[0].room, greatest_wanted_,
+               kv[0].k_type,      kv[0].v_type};
 }
 
 void CudaBackend::run_launches() {
@@ -186,8 +222,13 @@ void CudaBackend::run_steps() {
 void CudaBackend::check_logits() {
   const auto wanted = static_cast<int64_t>(plan_.selected.size());
   if (wanted == 0) return;
-  device_->kernels().check_logits({slot(graph_->logits), wanted, graph_->n_vocab, faults(n_ops())},
-                                  device_->stream());
+  float* maxima = greatest_wanted_ > 0 ? maxima_.as<float>() : nullptr;
+  device_->kernels().check_logits(
+      {slot(graph_->logits), wanted, graph_->n_vocab, faults(n_ops()), maxima}, device_->stream());
+  if (maxima == nullptr) return;
+  device_->kernels().greatest_logits({slot(graph_->logits), maxima, wanted, graph_->n_vocab,
+                                      greatest_wanted_, on_device<GreatestLogits>(greatest_at_)},
+                                     device_->stream());
 }
 
 void CudaBackend::check(const Graph& graph) {
@@ -220,6 +261,11 @@ bool CudaBackend::grow(DeviceBuffer& buffer, T bytes, const char* what) {
 
 void CudaBackend::reserve(const Graph& graph) {
   const auto selected = static_cast<int64_t>(plan_.selected.size());
+  // Rows of fewer stretches than logits are wanted have no bound, and fit as they are or don't.
+  const int64_t stretches = logits_stretches(graph.n_vocab);
+  const bool listed = pass_->greatest_wanted <= stretches || graph.n_vocab <= kGreatestRoom;
+  greatest_wanted_ = listed && selected > 0 ? pass_->greatest_wanted : 0;
+  if (greatest_wanted_ > 0) grow(maxima_, 4 * selected * stretches, "the greatest logits");
   if (slots_.size() < graph.slots.size()) slots_.resize(graph.slots.size());
   for (size_t i = 0; i < graph.slots.size(); ++i) {
     const int64_t rows = facts_.slot_is_late[i] ? selected : plan_.rows;
@@ -240,7 +286,14 @@ void CudaBackend::reserve(const Graph& graph) {
 }
 
 void CudaBackend::fill_block(const Graph& graph) {
+  // First what comes back: lists, which need not go over, and flags.
   block_.clear();
+  const auto selected = static_cast<int64_t>(plan_.selected.size());
+  greatest_at_ = block_.add(
+      greatest_wanted_ > 0 ? static_cast<int64_t>(sizeof(GreatestLogits)) * selected : 0);
+  const int64_t flags = (n_ops() + 1) * plan_.rows;
+  flags_at_ = block_.add(flags);
+  std::memset(block_.at(flags_at_), 0, static_cast<size_t>(flags));
   embedded_.clear();
   for (const int i : facts_.embeds) {
     const auto& embed = std::get<op::Embed>(graph.ops[static_cast<size_t>(i)].args);
@@ -262,14 +315,10 @@ void CudaBackend::fill_block(const Graph& graph) {
     }
     rotary_.emplace_back(cos, sin);
   }
-  const auto selected = static_cast<int64_t>(plan_.selected.size());
   selected_at_ = block_.add(8 * std::max<int64_t>(1, selected));
   if (selected > 0) {
     std::memcpy(block_.at(selected_at_), plan_.selected.data(), static_cast<size_t>(8 * selected));
   }
-  const int64_t flags = (n_ops() + 1) * plan_.rows;
-  flags_at_ = block_.add(flags);
-  std::memset(block_.at(flags_at_), 0, static_cast<size_t>(flags));
   segments_.assign(plan_.segments.size(), {});
   for (size_t s = 0; s < plan_.segments.size(); ++s) {
     const PassPlan::Segment& segment = plan_.segments[s];
@@ -303,8 +352,9 @@ void CudaBackend::fill_block(const Graph& graph) {
   constexpr int64_t kRoom = 1 << 20;  // it hardly ever moves
   grow(block_memory_, std::max(kRoom, block_.size()), "a pass's inputs");
   std::byte* there = block_there_.reserve(device_, std::max(kRoom, block_.size()));
-  std::memcpy(there, block_.data(), static_cast<size_t>(block_.size()));
-  device_->start_upload(block_memory_.as<std::byte>(), there, block_.size());
+  const int64_t bytes = block_.size() - flags_at_;
+  std::memcpy(there, block_.data() + flags_at_, static_cast<size_t>(bytes));
+  device_->start_upload(block_memory_.as<std::byte>() + flags_at_, there, bytes);
 }
 
 DeviceKv CudaBackend::layer_of(int op_index, size_t segment) const {

@@ -67,8 +67,8 @@ class CudaBackend final : public Backend {
     std::vector<PageLists> layers;
   };
   // What a recorded pass depends on.
-  using Shape =
-      std::tuple<int64_t, int64_t, int64_t, KvType, KvType>;  // rows, selected, room, types
+  using Shape = std::tuple<int64_t, int64_t, int64_t, int64_t, KvType,
+                           KvType>;  // rows, selected, room, greatest_wanted, types
 
   void check(const Graph& graph);
   void reserve(const Graph& graph);
@@ -86,6 +86,7 @@ class CudaBackend final : public Backend {
   HeadsArgs heads_of(const step::Heads&, size_t segment) const;
   void run_attention(const step::Attention&, const bool (&forms)[2]);
   void check_logits();
+  void read_results(const Graph& graph);
   void forget_rows();
   std::optional<Shape> shape() const;
   void run_op(const op::Embed&, int op_index);
@@ -136,7 +137,7 @@ class CudaBackend final : public Backend {
   std::vector<DeviceBuffer> slots_;
   std::vector<Step> steps_;
   DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or digits
-  DeviceBuffer block_memory_, partials_, spans_, read_buffer_, read_sink_;
+  DeviceBuffer block_memory_, partials_, spans_, maxima_, read_buffer_, read_sink_;
   HostBuffer block_there_, results_;
   // Passes seen, null where they came once. All of the same buffers and weights.
   std::map<Shape, std::shared_ptr<Recording>> recorded_;
@@ -151,7 +152,8 @@ class CudaBackend final : public Backend {
   std::vector<int64_t> embedded_;                    // [Embed ops in order] offsets
   std::vector<std::pair<int64_t, int64_t>> rotary_;  // [specs] offsets of cos and sin
   std::vector<SegmentLists> segments_;
-  int64_t selected_at_ = 0, flags_at_ = 0, forgotten_at_ = 0;
+  int64_t greatest_wanted_ = 0;  // above 0: lists in place of logits rows
+  int64_t greatest_at_ = 0, selected_at_ = 0, flags_at_ = 0, forgotten_at_ = 0;
   DevicePages::Fills forgotten_;
 };
 

@@ -14,6 +14,8 @@
 // has it, division and square root are IEEE's.
 #pragma once
 
+#include <cfloat>
+
 #include "kernels/cuda/kernels.h"
 #include "kernels/math/elementary.h"
 #include "kernels/math/half.h"

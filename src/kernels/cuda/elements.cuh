@@ -113,18 +113,6 @@ void select_rows(const SelectRowsDeviceArgs& args, Stream stream) {
                   kElementThreads, 0, stream, args);
 }
 
-__global__ void check_logits_kernel(CheckLogitsDeviceArgs args) {
-  after_earlier_launches();
-  const int64_t i = thread_of_grid();
-  if (i >= args.rows * args.width) return;
-  if (is_non_finite(args.x[i])) set_fault(args.faults, i / args.width);
-}
-
-void check_logits(const CheckLogitsDeviceArgs& args, Stream stream) {
-  LOCKSTEP_LAUNCH(check_logits_kernel, blocks_for(args.rows * args.width, kElementThreads),
-                  kElementThreads, 0, stream, args);
-}
-
 // A block has a place.
 __global__ void fill_kernel(FillArgs args) {
   after_earlier_launches();

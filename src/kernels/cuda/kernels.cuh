@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/products_float.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -21,10 +22,26 @@ void products(const ProductsArgs& args, Stream stream) {
   }
 }
 
-[[maybe_unused]] constexpr DeviceKernels kTable = {
-    quantize,        products,       matmul_float,    rms_norm,     rope,      kv_write,     add,
-    gated_act,       softcap,        select_rows,     check_logits, row_chain, act_quantize, heads,
-    attention_units, attention_join, attention_merge, fill,         read};
+[[maybe_unused]] constexpr DeviceKernels kTable = {quantize,
+                                                   products,
+                                                   matmul_float,
+                                                   rms_norm,
+                                                   rope,
+                                                   kv_write,
+                                                   add,
+                                                   gated_act,
+                                                   softcap,
+                                                   select_rows,
+                                                   check_logits,
+                                                   row_chain,
+                                                   act_quantize,
+                                                   heads,
+                                                   attention_units,
+                                                   attention_join,
+                                                   attention_merge,
+                                                   greatest_logits,
+                                                   fill,
+                                                   read};
 
 }  // namespace
 }  // namespace lockstep::kernels::cuda

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/candidate.h"
 #include "kernels/cuda/formats.h"
 #include "kernels/types.h"
 
@@ -132,10 +133,37 @@ struct SelectRowsDeviceArgs {
   int64_t rows = 0, width = 0;
 };
 
+// A row of logits is cut into stretches of equal length, as many as a block has room for.
+inline constexpr int kMostStretches = 256;
+constexpr int64_t logits_stretch(int64_t width) {
+  constexpr int64_t kWhole = 128;
+  const int64_t least = (width + kMostStretches - 1) / kMostStretches;
+  return (least + kWhole - 1) / kWhole * kWhole;
+}
+constexpr int64_t logits_stretches(int64_t width) {
+  return (width + logits_stretch(width) - 1) / logits_stretch(width);
+}
 struct CheckLogitsDeviceArgs {
   const float* x = nullptr;
   int64_t rows = 0, width = 0;
   uint8_t* faults = nullptr;
+  float* maxima = nullptr;  // [rows][logits_stretches(width)]; null: not wanted
+};
+
+// The greatest elements of a row: all that are no less than some bound, in no order. More than
+// there is room for are counted alone.
+inline constexpr int kGreatestRoom = 512;
+struct GreatestLogits {
+  int32_t count = 0;
+  int32_t unused[3] = {};
+  Candidate list[kGreatestRoom];
+};
+struct GreatestLogitsArgs {
+  const float* x = nullptr;       // finite
+  const float* maxima = nullptr;  // of check_logits
+  int64_t rows = 0, width = 0;
+  int64_t wanted = 0;  // the bound is the wanted-th greatest of the maxima, or the least number
+  GreatestLogits* out = nullptr;  // [rows]
 };
 
 // --- several ops in one launch -------------------------------------------------------------------
@@ -276,6 +304,7 @@ struct DeviceKernels {
   void (*attention_units)(const AttentionUnitsArgs&, Stream);
   void (*attention_join)(const AttentionJoinArgs&, Stream);
   void (*attention_merge)(const AttentionMergeArgs&, Stream);
+  void (*greatest_logits)(const GreatestLogitsArgs&, Stream);
   void (*fill)(const FillArgs&, Stream);
   void (*read)(const ReadArgs&, Stream);
 };

@@ -137,16 +137,14 @@ template <int kBlock>
 __device__ inline void quantize_row(const float* row_at, int row, int n,
                                     const DeviceActivations& out, uint8_t* faults) {
   for (int part = static_cast<int>(threadIdx.x / 32); part < parts_of<kBlock>(n);
-       part += kRowWarps) {
+       part += static_cast<int>(blockDim.x / 32)) {
     quantize_part<kBlock>([&](int k) { return *reinterpret_cast<const Floats4*>(row_at + k); }, row,
                           n, part * kPartElements<kBlock>, out, faults);
   }
 }
 
-// tree(256) of the block's threads; all have the sum's bits. `lanes` is shared and used once.
-__device__ inline float tree256(float own, float* lanes) {
-  lanes[threadIdx.x] = own;
-  __syncthreads();
+// tree(256) of lanes in shared memory; all threads have the sum's bits.
+__device__ inline float tree256(const float* lanes) {
   const float* at = lanes + threadIdx.x % 32;
   const float a = (at[0] + at[128]) + (at[64] + at[192]);
   const float b = (at[32] + at[160]) + (at[96] + at[224]);
@@ -155,17 +153,22 @@ __device__ inline float tree256(float own, float* lanes) {
   for (int h = 16; h >= 1; h /= 2) sum = sum + __shfl_xor_sync(kAllLanes, sum, h);
   return sum;
 }
+// Of the block's 256 threads, through `lanes`, which is used once.
+__device__ inline float tree256(float own, float* lanes) {
+  lanes[threadIdx.x] = own;
+  __syncthreads();
+  return tree256(lanes);
+}
 
 __device__ inline float norm_factor(float ss, int64_t n, float eps) {
   return 1.0f / square_root(ss / static_cast<float>(n) + eps);
 }
 
-// A block has a row; thread t has elements t, t + 256, …, and the law's lane t of both norms. Rows
-// of up to 256·kOwn elements are in registers, so that all reads of them go on at once, and the
-// norms' weights are read while the launch before still runs; kOwn 0 is for any row.
+// A block has a row of up to 256·kOwn elements: thread t has elements t, t + 256, …, in registers,
+// and the law's lane t of both norms. All reads of the row go on at once, and the norms' weights
+// are read while the launch before still runs.
 template <int kOwn>
 __global__ void row_chain_kernel(RowChainArgs args) {
-  constexpr int kHeld = kOwn > 0 ? kOwn : 1;
   LOCKSTEP_SHARED(shared);
   let_next_launch_start();
   float* row_at = reinterpret_cast<float*>(shared);
@@ -173,38 +176,32 @@ __global__ void row_chain_kernel(RowChainArgs args) {
   float* second_lanes = first_lanes + kRowThreads;
   const int row = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const int width = static_cast<int>(args.width);
-  const int turns = kOwn > 0 ? kOwn : (width + kRowThreads - 1) / kRowThreads;
-  float weight[kHeld], branch_weight[kHeld], branch[kHeld];
-  if constexpr (kOwn > 0) {
-    LOCKSTEP_UNROLL
-    for (int k = 0; k < kHeld; ++k) {
-      const int i = thread + k * kRowThreads;
-      weight[k] = args.norm != nullptr && i < width ? args.norm[i] : 0.0f;
-      branch_weight[k] = args.branch_norm != nullptr && i < width ? args.branch_norm[i] : 0.0f;
-    }
+  float weight[kOwn], branch_weight[kOwn], branch[kOwn];
+  LOCKSTEP_UNROLL
+  for (int k = 0; k < kOwn; ++k) {
+    const int i = thread + k * kRowThreads;
+    weight[k] = args.norm != nullptr && i < width ? args.norm[i] : 0.0f;
+    branch_weight[k] = args.branch_norm != nullptr && i < width ? args.branch_norm[i] : 0.0f;
   }
   wait_for_earlier_launches();
   const int64_t at = static_cast<int64_t>(row) * width;
   const float* source =
       args.source + (args.select != nullptr ? args.select[row] : row) * static_cast<int64_t>(width);
-  float h[kHeld];
-  if constexpr (kOwn > 0) {
-    LOCKSTEP_UNROLL
-    for (int k = 0; k < kHeld; ++k) {
-      const int i = thread + k * kRowThreads;
-      h[k] = i < width ? source[i] : 0.0f;
-      branch[k] = args.branch != nullptr && i < width ? args.branch[at + i] : 0.0f;
-    }
+  float h[kOwn];
+  LOCKSTEP_UNROLL
+  for (int k = 0; k < kOwn; ++k) {
+    const int i = thread + k * kRowThreads;
+    h[k] = i < width ? source[i] : 0.0f;
+    branch[k] = args.branch != nullptr && i < width ? args.branch[at + i] : 0.0f;
   }
   float branch_factor = 0.0f;
   if (args.branch_norm != nullptr) {
     float sum = 0.0f;
     LOCKSTEP_UNROLL
-    for (int k = 0; k < turns; ++k) {
+    for (int k = 0; k < kOwn; ++k) {
       const int i = thread + k * kRowThreads;
       if (i >= width) break;
-      const float x = kOwn > 0 ? branch[kOwn > 0 ? k : 0] : args.branch[at + i];
-      sum = math::fma_rn(x, x, sum);
+      sum = math::fma_rn(branch[k], branch[k], sum);
     }
     const float ss = tree256(sum, first_lanes);
     if (thread == 0 && is_non_finite(ss)) set_fault(args.branch_faults, row);
@@ -212,20 +209,18 @@ __global__ void row_chain_kernel(RowChainArgs args) {
   }
   float sum = 0.0f;
   LOCKSTEP_UNROLL
-  for (int k = 0; k < turns; ++k) {
-    const int i = thread + k * kRowThreads, held = kOwn > 0 ? k : 0;
+  for (int k = 0; k < kOwn; ++k) {
+    const int i = thread + k * kRowThreads;
     if (i >= width) break;
-    float x = kOwn > 0 ? h[held] : source[i];
+    float x = h[k];
     if (args.branch != nullptr) {
-      float b = kOwn > 0 ? branch[held] : args.branch[at + i];
-      if (args.branch_norm != nullptr) {
-        b = (b * branch_factor) * (kOwn > 0 ? branch_weight[held] : args.branch_norm[i]);
-      }
+      float b = branch[k];
+      if (args.branch_norm != nullptr) b = (b * branch_factor) * branch_weight[k];
       x = x + b;
     }
     if (args.h != nullptr) args.h[at + i] = x;
-    h[held] = x;
-    if (kOwn == 0 || args.norm == nullptr) row_at[i] = x;
+    h[k] = x;
+    if (args.norm == nullptr) row_at[i] = x;
     sum = math::fma_rn(x, x, sum);
   }
   if (args.norm != nullptr) {
@@ -233,11 +228,10 @@ __global__ void row_chain_kernel(RowChainArgs args) {
     if (thread == 0 && is_non_finite(ss)) set_fault(args.norm_faults, row);
     const float r = norm_factor(ss, args.width, args.eps);
     LOCKSTEP_UNROLL
-    for (int k = 0; k < turns; ++k) {
-      const int i = thread + k * kRowThreads, held = kOwn > 0 ? k : 0;
+    for (int k = 0; k < kOwn; ++k) {
+      const int i = thread + k * kRowThreads;
       if (i >= width) break;
-      const float x = kOwn > 0 ? h[held] : row_at[i];
-      const float y = (x * r) * (kOwn > 0 ? weight[held] : args.norm[i]);
+      const float y = (h[k] * r) * weight[k];
       row_at[i] = y;
       if (args.x != nullptr) args.x[at + i] = y;
     }
@@ -247,15 +241,137 @@ __global__ void row_chain_kernel(RowChainArgs args) {
   if (args.forms[1]) quantize_row<256>(row_at, row, width, args.out[1], args.out_faults);
 }
 
+// The sum of squares of the row in `row_at` by the law's 256 lanes, which the block's first threads
+// have; all threads have its bits. All have written their elements before, and the row may be
+// written again after it. `lanes` is shared and used once.
+__device__ inline float sum_of_squares(const float* row_at, int width, float* lanes) {
+  __syncthreads();
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < kRowThreads) {
+    float sum = 0.0f;
+    LOCKSTEP_UNROLL_BY(4)
+    for (int i = thread; i < width; i += kRowThreads) sum = math::fma_rn(row_at[i], row_at[i], sum);
+    lanes[thread] = sum;
+  }
+  __syncthreads();
+  return tree256(lanes);
+}
+
+// The same for rows that are too long for the registers of 256 threads: a thread has kFours times
+// four neighbours, and the lanes' sums go through shared memory. kFours 0 is for any row.
+template <int kThreads, int kFours>
+__global__ void __launch_bounds__(kThreads) long_row_chain_kernel(RowChainArgs args) {
+  constexpr int kTurns = kFours > 0 ? kFours : 1, kOwn = kFours > 0 ? 4 : 1;
+  LOCKSTEP_SHARED(shared);
+  let_next_launch_start();
+  float* row_at = reinterpret_cast<float*>(shared);
+  float* first_lanes = row_at + (args.width + 3) / 4 * 4;
+  float* second_lanes = first_lanes + kRowThreads;
+  const int row = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const int width = static_cast<int>(args.width);
+  const int turns = kFours > 0 ? kFours : (width + kThreads - 1) / kThreads;
+  struct alignas(4 * kOwn) Own {
+    float x[kOwn];
+  };
+  const auto place = [&](int k) { return (k * kThreads + thread) * kOwn; };
+  const auto get = [](const float* at) { return *reinterpret_cast<const Own*>(at); };
+  Own h[kTurns], branch[kTurns], weight[kTurns], branch_weight[kTurns];
+  if constexpr (kFours > 0) {
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < kTurns; ++k) {
+      const bool there = place(k) < width;
+      weight[k] = there && args.norm != nullptr ? get(args.norm + place(k)) : Own{};
+      branch_weight[k] =
+          there && args.branch_norm != nullptr ? get(args.branch_norm + place(k)) : Own{};
+    }
+  }
+  wait_for_earlier_launches();
+  const float* source =
+      args.source + (args.select != nullptr ? args.select[row] : row) * static_cast<int64_t>(width);
+  const float* branch_at =
+      args.branch != nullptr ? args.branch + static_cast<int64_t>(row) * width : nullptr;
+  if constexpr (kFours > 0) {
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < kTurns; ++k) {
+      const bool there = place(k) < width;
+      h[k] = there ? get(source + place(k)) : Own{};
+      branch[k] = there && branch_at != nullptr ? get(branch_at + place(k)) : Own{};
+    }
+  }
+  // Turn k of h and so on, wherever it is.
+  const auto own = [&](Own(&held)[kTurns], const float* at, int k) {
+    if constexpr (kFours > 0) {
+      return held[k];
+    } else {
+      return get(at + place(k));
+    }
+  };
+  const auto each_turn = [&](const auto& use) {
+    LOCKSTEP_UNROLL
+    for (int k = 0; k < turns; ++k) {
+      if (place(k) < width) use(k);
+    }
+  };
+  const auto keep = [&](int k, const Own& x) { *reinterpret_cast<Own*>(row_at + place(k)) = x; };
+  float branch_factor = 0.0f;
+  if (args.branch_norm != nullptr) {
+    each_turn([&](int k) { keep(k, own(branch, branch_at, k)); });
+    const float ss = sum_of_squares(row_at, width, first_lanes);
+    if (thread == 0 && is_non_finite(ss)) set_fault(args.branch_faults, row);
+    branch_factor = norm_factor(ss, args.width, args.branch_eps);
+  }
+  each_turn([&](int k) {
+    Own x = own(h, source, k);
+    if (branch_at != nullptr) {
+      Own b = own(branch, branch_at, k);
+      if (args.branch_norm != nullptr) {
+        const Own w = own(branch_weight, args.branch_norm, k);
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < kOwn; ++i) b.x[i] = (b.x[i] * branch_factor) * w.x[i];
+      }
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < kOwn; ++i) x.x[i] = x.x[i] + b.x[i];
+    }
+    if (args.h != nullptr) {
+      *reinterpret_cast<Own*>(args.h + static_cast<int64_t>(row) * width + place(k)) = x;
+    }
+    if constexpr (kFours > 0) h[k] = x;
+    keep(k, x);
+  });
+  if (args.norm != nullptr) {
+    const float ss = sum_of_squares(row_at, width, second_lanes);
+    if (thread == 0 && is_non_finite(ss)) set_fault(args.norm_faults, row);
+    const float r = norm_factor(ss, args.width, args.eps);
+    each_turn([&](int k) {
+      Own x = own(h, row_at, k);
+      const Own w = own(weight, args.norm, k);
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < kOwn; ++i) x.x[i] = (x.x[i] * r) * w.x[i];
+      keep(k, x);
+      if (args.x != nullptr) {
+        *reinterpret_cast<Own*>(args.x + static_cast<int64_t>(row) * width + place(k)) = x;
+      }
+    });
+  }
+  __syncthreads();
+  if (args.forms[0]) quantize_row<32>(row_at, row, width, args.out[0], args.out_faults);
+  if (args.forms[1]) quantize_row<256>(row_at, row, width, args.out[1], args.out_faults);
+}
+
 void row_chain(const RowChainArgs& args, Stream stream) {
-  const auto shared = static_cast<int>(4 * ((args.width + 3) / 4 * 4 + 2 * kRowThreads));
-  const unsigned rows = blocks_for(args.rows, 1);
+  const auto launch = [&](auto kernel, int threads) {
+    const auto shared = static_cast<int>(4 * ((args.width + 3) / 4 * 4 + 2 * kRowThreads));
+    LOCKSTEP_LAUNCH(kernel, blocks_for(args.rows, 1), threads, shared, stream, args);
+  };
+  constexpr int kMany = 1024;
   if (args.width <= 4 * kRowThreads) {
-    LOCKSTEP_LAUNCH(row_chain_kernel<4>, rows, kRowThreads, shared, stream, args);
+    launch(row_chain_kernel<4>, kRowThreads);
   } else if (args.width <= 16 * kRowThreads) {
-    LOCKSTEP_LAUNCH(row_chain_kernel<16>, rows, kRowThreads, shared, stream, args);
+    launch(row_chain_kernel<16>, kRowThreads);
+  } else if (args.width % 4 == 0 && args.width <= 8 * kMany) {
+    launch(long_row_chain_kernel<kMany, 2>, kMany);
   } else {
-    LOCKSTEP_LAUNCH(row_chain_kernel<0>, rows, kRowThreads, shared, stream, args);
+    launch(long_row_chain_kernel<kRowThreads, 0>, kRowThreads);
   }
 }
 

@@ -270,6 +270,162 @@ TEST_F(Cuda, RmsNorm) {
   }
 }
 
+// What stands between two products, in one launch: against the ops one by one. Codes against those
+// of the launch that only quantises, which is compared with the reference above.
+TEST_F(Cuda, RowChain) {
+  Tally tally("cuda rows between products");
+  Control control("cuda rows between products, one element of the branch other");
+  Random random(64);
+  const std::vector<int64_t> widths =
+      few_trials() ? std::vector<int64_t>{96, 640, 1024, 1056, 2048, 4096, 4128, 5120, 8224}
+                   : std::vector<int64_t>{32,   96,   256,  576,  640,  1024, 1056, 2048, 2560,
+                                          4000, 4096, 4128, 5120, 5376, 8192, 8224, 12288};
+  for (int64_t trial = 0; trial < trials(340, 18); ++trial) {
+    // Of any length, where nothing is quantised.
+    const bool quantises = trial % 5 != 4;
+    const int64_t width = quantises ? widths[static_cast<size_t>(trial) % widths.size()]
+                                    : random.between(1, few_trials() ? 1500 : 9000);
+    const int64_t rows = random.between(1, few_trials() ? 2 : 9);
+    const bool superblocks = quantises && width % 256 == 0 && random.below(2) != 0;
+    const bool q32 = quantises && (!superblocks || random.below(2) != 0);
+    const bool adds = random.below(4) != 0, selects = !adds && random.below(2) != 0;
+    const bool branch_normed = adds && random.below(2) != 0, normed = random.below(6) != 0;
+    auto source = random_floats(random, rows * width, kAllKinds[trial % 5]);
+    auto branch = random_floats(random, rows * width, Kind::plain);
+    const auto weight = random_floats(random, width, Kind::plain);
+    const auto branch_weight = random_floats(random, width, Kind::plain);
+    if (trial % 7 == 6) source[static_cast<size_t>(random.below(rows * width))] = INFINITY;
+    if (trial % 7 == 5) branch[static_cast<size_t>(random.below(rows * width))] = 3e38f;
+
+    const auto n = static_cast<size_t>(rows * width);
+    struct Rows {
+      std::vector<float> h, x;
+      std::vector<uint8_t> branch_fault, norm_fault;
+    };
+    const auto norm = [&](std::vector<float>& y, const std::vector<float>& of, float eps,
+                          std::vector<uint8_t>& fault) {
+      std::vector<float> out(n);
+      const RmsNormArgs args{y.data(), of.data(), out.data(), rows,
+                             width,    width,     eps,        {fault.data()}};
+      reference().rms_norm(args, {0, args.items()});
+      y = out;
+    };
+    const auto one_by_one = [&](const std::vector<float>& of_branch) {
+      const auto none = std::vector<uint8_t>(static_cast<size_t>(rows));
+      Rows made{source, {}, none, none};
+      if (selects) {
+        for (int64_t row = 0; row < rows; ++row) {
+          std::copy_n(source.begin() + (rows - 1 - row) * width, width,
+                      made.h.begin() + row * width);
+        }
+      }
+      if (adds) {
+        std::vector<float> b = of_branch;
+        if (branch_normed) norm(b, branch_weight, 1e-6f, made.branch_fault);
+        const AddArgs args{source.data(), b.data(), made.h.data(), rows, width};
+        reference().add(args, {0, args.items()});
+      }
+      made.x = made.h;
+      if (normed) norm(made.x, weight, 1e-5f, made.norm_fault);
+      return made;
+    };
+    const Rows want = one_by_one(branch);
+
+    std::vector<int64_t> index;
+    for (int64_t row = 0; row < rows; ++row) index.push_back(rows - 1 - row);
+    const auto source_at = put(source), branch_at = put(branch), weight_at = put(weight),
+               branch_weight_at = put(branch_weight), h = empty<float>(rows * width),
+               x = empty<float>(rows * width);
+    const auto index_at = put(index);
+    const auto branch_faults = no_faults(rows), norm_faults = no_faults(rows),
+               out_faults = no_faults(rows), codes_faults = no_faults(rows);
+    struct Codes {
+      OnDevice<int8_t> q;
+      OnDevice<float> d, d_sums;
+      OnDevice<int8_t> digits;
+      DeviceActivations view() const { return {q.get(), d.get(), d_sums.get(), digits.get()}; }
+    };
+    const auto codes = [&](bool super) {
+      const auto segments = static_cast<size_t>(rows * segments_of(width));
+      return Codes{
+          put(std::vector<int8_t>(static_cast<size_t>(activation_bytes(rows, segments_of(width))))),
+          put(std::vector<float>(segments * (super ? 1 : 8))),
+          put(std::vector<float>(segments * (super ? 1 : 8))),
+          put(std::vector<int8_t>(segments * 32))};
+    };
+    const Codes made[] = {codes(false), codes(true)}, other[] = {codes(false), codes(true)};
+    RowChainArgs args;
+    args.rows = rows;
+    args.width = width;
+    args.source = source_at.get();
+    args.h = h.get();
+    if (selects) args.select = index_at.get();
+    if (adds) args.branch = branch_at.get();
+    if (branch_normed) {
+      args.branch_norm = branch_weight_at.get();
+      args.branch_eps = 1e-6f;
+      args.branch_faults = branch_faults.get();
+    }
+    if (normed) {
+      args.norm = weight_at.get();
+      args.eps = 1e-5f;
+      args.norm_faults = norm_faults.get();
+      args.x = x.get();
+    }
+    const bool forms[] = {q32, superblocks};
+    for (const int form : {0, 1}) {
+      args.forms[form] = forms[form];
+      args.out[form] = made[form].view();
+    }
+    args.out_faults = out_faults.get();
+    kernels().row_chain(args, device_->stream());
+
+    ASSERT_EQ(branch_faults.values(), want.branch_fault);
+    ASSERT_EQ(norm_faults.values(), want.norm_fault);
+    const auto compare = [&](const std::vector<float>& got, const std::vector<float>& of) {
+      for (int64_t row = 0; row < rows; ++row) {
+        if (want.branch_fault[static_cast<size_t>(row)] ||
+            want.norm_fault[static_cast<size_t>(row)] ||
+            std::any_of(of.begin() + row * width, of.begin() + (row + 1) * width,
+                        [](float v) { return std::isnan(v); })) {
+          continue;
+        }
+        ASSERT_TRUE(same_bits(got.data() + row * width, of.data() + row * width, width));
+      }
+    };
+    compare(h.values(), want.h);
+    if (normed) compare(x.values(), want.x);
+    ASSERT_TRUE(h.guard_holds() && x.guard_holds());
+    const bool faulted =
+        std::any_of(want.x.begin(), want.x.end(), [](float v) { return !std::isfinite(v); });
+    if (!faulted) {
+      const auto x_at = put(want.x);
+      for (const int form : {0, 1}) {
+        if (!forms[form]) continue;
+        kernels().quantize(
+            {x_at.get(), rows, width, form == 1, other[form].view(), codes_faults.get()},
+            device_->stream());
+        ASSERT_EQ(made[form].q.values(), other[form].q.values());
+        ASSERT_TRUE(same_bits(made[form].d.values(), other[form].d.values()));
+        if (form == 0) {
+          ASSERT_TRUE(same_bits(made[form].d_sums.values(), other[form].d_sums.values()));
+        } else {
+          ASSERT_EQ(made[form].digits.values(), other[form].digits.values());
+        }
+      }
+      ASSERT_EQ(out_faults.values(), codes_faults.values());
+      if (adds && trial % 7 != 5) {
+        auto changed = branch;
+        float& element = changed[static_cast<size_t>(random.below(rows * width))];
+        element = element * 1.5f + 1.0f;
+        control.trial(!same_bits(one_by_one(changed).h, h.values()));
+      }
+    }
+    tally.count(rows * width);
+  }
+  EXPECT_TRUE(control.seen(0.9));
+}
+
 TEST_F(Cuda, ElementsAlone) {
   Tally tally("cuda add, gated_act, softcap, select_rows, check_logits, rope");
   Random random(63);
@@ -361,6 +517,67 @@ TEST_F(Cuda, ElementsAlone) {
   }
 }
 
+std::vector<Candidate> from_bound(const float* row, int64_t width, float bound) {
+  std::vector<Candidate> list;
+  for (int64_t id = 0; id < width; ++id) {
+    if (row[id] >= bound) list.push_back({row[id], static_cast<int32_t>(id)});
+  }
+  return list;
+}
+
+bool same_candidates(const std::vector<Candidate>& a, const std::vector<Candidate>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.id == y.id && same_bits(&x.x, &y.x, 1);
+  });
+}
+
+TEST_F(Cuda, GreatestLogits) {
+  Tally tally("cuda greatest logits");
+  Control control("cuda greatest logits, one more wanted");
+  Random random(73);
+  for (int64_t trial = 0; trial < trials(200, 12); ++trial) {
+    const bool wide = !few_trials() && trial % 4 == 0;
+    const int64_t width = wide ? random.between(30000, 270000) : random.between(1, 3000);
+    const int64_t rows = random.between(1, few_trials() ? 2 : 16);
+    auto x = random_floats(random, rows * width, Kind::plain);
+    if (trial % 3 == 1) {
+      for (float& element : x) element = std::round(element);  // ties, and zeros of both signs
+    }
+    const int64_t stretch = logits_stretch(width), stretches = logits_stretches(width);
+    const int64_t wanted = random.between(1, stretches);
+    const auto at = put(x);
+    const auto maxima = empty<float>(rows * stretches);
+    const auto faults = no_faults(rows);
+    const OnDevice<GreatestLogits> lists(device_, rows);
+    kernels().check_logits({at.get(), rows, width, faults.get(), maxima.get()}, device_->stream());
+    kernels().greatest_logits({at.get(), maxima.get(), rows, width, wanted, lists.get()},
+                              device_->stream());
+    const auto got = lists.values();
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* own = x.data() + row * width;
+      std::vector<float> most;
+      for (int64_t i = 0; i < width; i += stretch) {
+        most.push_back(*std::max_element(own + i, own + std::min(width, i + stretch)));
+      }
+      std::sort(most.begin(), most.end(), std::greater<>());
+      const auto want = from_bound(own, width, most[static_cast<size_t>(wanted - 1)]);
+      ASSERT_GE(std::ssize(want), wanted);
+      const GreatestLogits& found = got[static_cast<size_t>(row)];
+      ASSERT_EQ(found.count, std::ssize(want));
+      if (found.count > kGreatestRoom) continue;
+      std::vector<Candidate> list(found.list, found.list + found.count);
+      std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+      ASSERT_TRUE(same_candidates(list, want));
+      tally.count(found.count);
+      if (wanted < stretches && trial % 3 != 1) {
+        control.trial(
+            !same_candidates(list, from_bound(own, width, most[static_cast<size_t>(wanted)])));
+      }
+    }
+  }
+  EXPECT_TRUE(control.seen(0.9));
+}
+
 // All tokens in passes of the given widths, as pass_runner.h's decode, with the pages where the
 // backend wants them.
 Result decode_there(Backend& backend, const TestModel& model, const std::vector<int32_t>& tokens,
@@ -411,6 +628,22 @@ Result decode_there(Backend& backend, const TestModel& model, const std::vector<
     backend.run(model.graph(), pass);
     if (direct) std::copy(pass.logits.begin(), pass.logits.end(), there.begin());
     EXPECT_TRUE(pass.faults.empty());
+    // And once more for the greatest logits alone.
+    pass.greatest_wanted = 1 + static_cast<int64_t>(turn % 3);
+    backend.run(model.graph(), pass);
+    EXPECT_EQ(std::ssize(pass.greatest), rows);
+    for (int64_t row = 0; row < std::min(rows, std::ssize(pass.greatest)); ++row) {
+      const float* whole = there.data() + row * n_vocab;
+      const auto& list = pass.greatest[static_cast<size_t>(row)];
+      if (list.empty()) {  // too many are equal to the bound or above it
+        EXPECT_TRUE(same_bits(pass.logits.data() + row * n_vocab, whole, n_vocab));
+        continue;
+      }
+      EXPECT_GE(std::ssize(list), std::min(pass.greatest_wanted, n_vocab));
+      const float bound =
+          std::min_element(list.begin(), list.end(), [](auto a, auto b) { return a.x < b.x; })->x;
+      EXPECT_TRUE(same_candidates(list, from_bound(whole, n_vocab, bound)));
+    }
     at += rows;
   }
   for (const Layer& layer : layers) {

@@ -229,6 +229,7 @@ void launch(Kernel kernel, unsigned blocks, unsigned threads, int shared, const 
 #define LOCKSTEP_EMULATED
 #define __global__
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __host__
 #define __device__
 #define __shared__ static
@@ -243,6 +244,11 @@ inline void __syncthreads() {
 
 inline void __syncwarp() {
   ::lockstep::emulation::Block::running().sync_warp();
+}
+
+// Threads run one after the other.
+inline int atomicAdd(int* at, int value) {
+  return std::exchange(*at, *at + value);
 }
 
 namespace lockstep::emulation {
