@@ -8,6 +8,7 @@
 #include LOCKSTEP_SIMD_HEADER
 #include "kernels/cpu/tiles/layout.h"
 #include "kernels/cpu/tiles/pack.h"
+#include "kernels/cpu/tiles/prefetch.h"
 #include "kernels/reference/reference.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
@@ -28,14 +29,13 @@ struct Rows {
   int64_t rows;         // of the pass: the stride
 };
 
-// Weights are read once, in order. Asked for this far ahead of their use, a line for every line
-// that is read, they come while earlier ones are computed with; without it the eight rows of a
-// verify pass cost 2.5 times as much (docs/rejected.md). Past a matrix's end it asks for nothing of
-// use, and can't fault.
-constexpr int64_t kAhead = 12288;
-
+// Weights are read once, in order. Asked for ahead of their use, a line for every line that is
+// read, they come while earlier ones are computed with; without it the eight rows of a verify pass
+// cost 2.5 times as much (docs/rejected.md). Past a matrix's end it asks for nothing of use, and
+// can't fault.
 inline Codes load_ahead(const std::byte* codes) {
-  _mm_prefetch(reinterpret_cast<const char*>(codes + kAhead), _MM_HINT_T0);
+  _mm_prefetch(reinterpret_cast<const char*>(codes + tiles::kAhead.far), _MM_HINT_T2);
+  _mm_prefetch(reinterpret_cast<const char*>(codes + tiles::kAhead.near), _MM_HINT_T0);
   return Simd::load_codes(codes);
 }
 
