@@ -49,8 +49,11 @@ TEST(Session, RefusesHistoriesThatCannotBeRun) {
   session.begin(prompt);
   expect_error([&] { session.begin({}); }, ExitCode::bad_use, "no tokens");
   expect_error([&] { session.begin(prompt_of(51)); }, ExitCode::bad_use, "the context 50");
-  expect_error([&] { session.begin(Tokens{1, 300}); }, ExitCode::bad_use,
-               "token 300 at position 1");
+  expect_error(
+      [&] {
+        session.begin(Tokens{1, 300});
+      },
+      ExitCode::bad_use, "token 300 at position 1");
   expect_error([&] { session.begin(Tokens{-1}); }, ExitCode::bad_use, "token -1");
   // As if not asked.
   EXPECT_EQ(session.history().size(), 10u);

@@ -386,8 +386,11 @@ TEST(Parameters, RefusesWhatTheLawDoesNotDefine) {
   expect_refused([](Parameters& p) { p.logit_bias = {{-1, 1.0f}}; }, "token -1");
   expect_refused([](Parameters& p) { p.logit_bias = {{3, kInf}}; }, "token 3");
   expect_refused([](Parameters& p) { p.logit_bias = {{3, std::nanf("")}}; }, "token 3");
-  expect_refused([](Parameters& p) { p.stages = {Stage::top_k, Stage::top_p, Stage::top_k}; },
-                 "top_k");
+  expect_refused(
+      [](Parameters& p) {
+        p.stages = {Stage::top_k, Stage::top_p, Stage::top_k};
+      },
+      "top_k");
   expect_refused(
       [](Parameters& p) {
         for (int32_t id = 0; id < 100; ++id) p.logit_bias.emplace_back(id, -kInf);

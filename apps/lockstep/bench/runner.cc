@@ -79,8 +79,8 @@ void BenchRunner::go_to(int64_t depth) {
 void BenchRunner::run_pass(const BenchTest& test, const kernels::PassShape& shape,
                            std::span<const int32_t> tokens) {
   // Of the logits what choices by default need, as in `run`.
-  const auto outcome = lane_.run(tokens, shape.rows - shape.logits_rows, nullptr,
-                                 sample::Parameters{}.top_k);
+  const auto outcome =
+      lane_.run(tokens, shape.rows - shape.logits_rows, nullptr, sample::Parameters{}.top_k);
   if (outcome.good_rows < shape.rows) {
     throw Error(
         ExitCode::check_failed,
