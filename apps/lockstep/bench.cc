@@ -234,6 +234,7 @@ Runner set_up_bench(Flags& flags) {
       "Times passes of random tokens: prompts (pp), one token at a time (tg), and verify widths "
       "(w), "
       "passes of N rows that all want logits and are forgotten afterwards, as rejected drafts are. "
+      "A device leaves of the logits what `run` needs by default, the greatest 40 of a row. "
       "Every test has one warm-up pass that is not counted; before and after every repetition the "
       "read bandwidth of the same number of threads is measured for 30 ms over a buffer larger "
       "than "
