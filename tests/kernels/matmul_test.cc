@@ -86,13 +86,17 @@ TEST(QuantizeActivations, IsTheLaw) {
           ASSERT_TRUE(same_bits(&got_d, &d, 1));
           for (int64_t i = 0; i < block; ++i)
             ASSERT_EQ(got.q_of(row, row_block * block + i), q[static_cast<size_t>(i)]);
+          int whole = 0;
           for (int64_t j = 0; j < block / 16; ++j) {
             int sum = 0;
             for (int64_t i = 0; i < 16; ++i) sum += q[static_cast<size_t>(16 * j + i)];
             const int64_t pair = (row_block * block / 32 + j / 2) * rows + row;
+            whole += sum;
+            if (form == ActivationForm::q32) continue;
             ASSERT_EQ(got.sums[static_cast<size_t>(2 * pair + j % 2)], -sum);
           }
           if (form == ActivationForm::q32) {
+            ASSERT_EQ(got.starts[static_cast<size_t>(row_block * rows + row)], -128 * whole);
             const float scaled = d * static_cast<float>(got.sum_of(row, row_block));
             ASSERT_TRUE(
                 same_bits(&got.d_sums[static_cast<size_t>(row_block * rows + row)], &scaled, 1));

@@ -19,10 +19,13 @@ struct Quantized {
         q(static_cast<size_t>(n_rows * n)),
         d(static_cast<size_t>(n_rows * (n / block))),
         sums(static_cast<size_t>(n_rows * (n / 32) * 2)),
+        starts(static_cast<size_t>(n_rows * (n / 32))),
         d_sums(d.size()),
         fault(static_cast<size_t>(n_rows)) {}
 
-  QuantizedActivations view() { return {q.data(), d.data(), sums.data(), d_sums.data(), together}; }
+  QuantizedActivations view() {
+    return {q.data(), d.data(), sums.data(), starts.data(), d_sums.data(), together};
+  }
   float d_of(int64_t row, int64_t b) const { return d[static_cast<size_t>(b * rows + row)]; }
   int8_t q_of(int64_t row, int64_t k) const {
     const QuantizedActivations layout{.together = together};
@@ -31,6 +34,7 @@ struct Quantized {
   // Σ q of 32 elements
   int32_t sum_of(int64_t row, int64_t b32) const {
     const auto at = static_cast<size_t>(2 * (b32 * rows + row));
+    if (block == 32) return -starts[at / 2] / 128;
     return -(sums[at] + sums[at + 1]);
   }
 
@@ -38,6 +42,7 @@ struct Quantized {
   std::vector<int8_t> q;
   std::vector<float> d;
   std::vector<int16_t> sums;
+  std::vector<int32_t> starts;
   std::vector<float> d_sums;
   std::vector<uint8_t> fault;
 };

@@ -21,16 +21,18 @@ namespace lockstep::kernels {
 
 // Activations in one quantised form.
 struct QuantizedBuffers {
-  Buffer q, d, sums, d_sums;
+  Buffer q, d, sums, starts, d_sums;
 
   void reserve(int64_t rows, int64_t n, int64_t block) {
     q.reserve(rows * n);
     d.reserve(rows * (n / block) * 4);
     sums.reserve(rows * (n / 32) * 4);
+    starts.reserve(rows * (n / 32) * 4);
     d_sums.reserve(rows * (n / block) * 4);
   }
   QuantizedActivations view(int64_t together) const {
-    return {q.as<int8_t>(), d.as<float>(), sums.as<int16_t>(), d_sums.as<float>(), together};
+    return {q.as<int8_t>(),       d.as<float>(),      sums.as<int16_t>(),
+            starts.as<int32_t>(), d_sums.as<float>(), together};
   }
 };
 

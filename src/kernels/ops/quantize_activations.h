@@ -4,10 +4,11 @@
 // Formula    per block of 32 or 256 elements: a = max|x|;
 //            a < 2^-100:  d = 0, q = 0
 //            otherwise:   d = a ÷ 127, r = 127 ÷ a, q = roundeven(x·r) as int8
-//            sums = -Σ q over every 16 elements (what an offset or a minimum of the weights is
-//            multiplied with); in form q32 also d_sums = d·float(Σ q) over every block.
+//            form q256: sums = -Σ q over every 16 elements (what an offset or a minimum of the
+//            weights is multiplied with); form q32: of every block starts = -128·Σ q (where the
+//            sum of codes stored as code + 128 starts), and d_sums = d·float(Σ q).
 // Shapes     x [rows][n]; n % block == 0. What one step of a product reads for all rows lies
-//            together: d, d_sums [n ÷ block][rows]; sums [n ÷ 32][rows][2]; q in groups of
+//            together: d, d_sums, starts [n ÷ block][rows]; sums [n ÷ 32][rows][2]; q in groups of
 //            `together` rows (the last may be fewer), each [n ÷ 4][rows of the group][4].
 // Item       256 consecutive elements of one row (the last of a row may be shorter):
 //            item = row·ceil(n ÷ 256) + index.
@@ -29,9 +30,10 @@ ActivationForm activation_form(TensorType weight_type);
 struct QuantizedActivations {
   int8_t* q = nullptr;
   float* d = nullptr;
-  int16_t* sums = nullptr;
-  float* d_sums = nullptr;  // form q32
-  int64_t together = 1;     // what CpuKernels::rows_together says of them
+  int16_t* sums = nullptr;    // form q256
+  int32_t* starts = nullptr;  // form q32
+  float* d_sums = nullptr;    // form q32
+  int64_t together = 1;       // what CpuKernels::rows_together says of them
 
   // Where elements k … k + 3 of a row are in q; 4 divides k.
   int64_t q_index(int64_t rows, int64_t n, int64_t row, int64_t k) const {

@@ -30,11 +30,15 @@ void quantize_activations(const QuantizeActivationsArgs& args, Range items) {
       for (int64_t j = 0; j < block; j += 16) {
         int32_t sixteen = 0;
         for (int i = 0; i < 16; ++i) sixteen += q[j + i];
+        sum += sixteen;
+        if (args.form == ActivationForm::q32) continue;
         const int64_t pair = (begin + j) / 32 * args.rows + chunk.row;
         args.out.sums[2 * pair + j / 16 % 2] = static_cast<int16_t>(-sixteen);
-        sum += sixteen;
       }
-      if (args.form == ActivationForm::q32) args.out.d_sums[block_at] = d * static_cast<float>(sum);
+      if (args.form == ActivationForm::q32) {
+        args.out.starts[block_at] = -128 * sum;
+        args.out.d_sums[block_at] = d * static_cast<float>(sum);
+      }
     }
   }
 }

@@ -6,12 +6,23 @@
 namespace lockstep::kernels::LOCKSTEP_ISA_NS {
 namespace {
 
+// Of codes stored as code + offset, from -128·Σ q: minus offset·Σ q.
+template <int offset>
+inline Int start_of(const int32_t* start) {
+  if constexpr (offset == 0) return Simd::zero_int();
+  const Int eighths = Simd::shift_right<4>(Simd::broadcast_int(start));  // -8·Σ q
+  if constexpr (offset == 8) return eighths;
+  if constexpr (offset == 12) return Simd::add_int(eighths, Simd::shift_right<1>(eighths));
+  static_assert(offset == 0 || offset == 8 || offset == 12 || offset == 16);
+  return Simd::shift_left<1>(eighths);
+}
+
 // A Format says how a block's sum starts, and adds the block's dots to it.
 struct Q8_0 {
   static constexpr bool kHasMin = false;
   static constexpr int64_t kFactorBytes = tiles::kScale, kCodeBytes = tiles::kCodes8;
   static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
-  static Int start(const int16_t* sums) { return Simd::start_signed(sums); }
+  static Int start(const int32_t* start) { return Simd::start_signed(start); }
   template <int R, int T>
   static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
 #pragma GCC unroll 8
@@ -30,10 +41,7 @@ struct Nibbles {
   static constexpr int64_t kFactorBytes = has_min ? tiles::kScaleAndMin : tiles::kScale;
   static constexpr int64_t kCodeBytes = tiles::kCodes4 + (fifth_bits ? tiles::kFifthBits : 0);
   static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
-  static Int start(const int16_t* sums) {
-    if constexpr (offset == 0) return Simd::zero_int();
-    return Simd::dot_sums<offset>(sums);
-  }
+  static Int start(const int32_t* start) { return start_of<offset>(start); }
   template <int R, int T>
   static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
 #pragma GCC unroll 4
@@ -64,7 +72,7 @@ struct IQ4_NL {
   static constexpr bool kHasMin = false;
   static constexpr int64_t kFactorBytes = tiles::kScale, kCodeBytes = tiles::kCodes4;
   static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
-  static Int start(const int16_t* sums) { return Simd::start_signed(sums); }
+  static Int start(const int32_t* start) { return Simd::start_signed(start); }
   template <int R, int T>
   static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
     dot_indices<kCodesIQ4, true, R, T>(codes, tile_bytes, q, isum);
@@ -77,7 +85,7 @@ struct MXFP4 {
   static Float d(const std::byte* factors, int64_t b) {
     return Simd::load_exponents(factors + 16 * b);
   }
-  static Int start(const int16_t* sums) { return Simd::dot_sums<12>(sums); }
+  static Int start(const int32_t* start) { return start_of<12>(start); }
   template <int R, int T>
   static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
     dot_indices<kCodesMXFP4, false, R, T>(codes, tile_bytes, q, isum);

@@ -28,7 +28,7 @@ struct Form32 {
         Int isum[T][R];
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          const Int start = Format::start(x.sums + 2 * (at + r));
+          const Int start = Format::start(x.starts + at + r);
 #pragma GCC unroll 2
           for (int t = 0; t < T; ++t) isum[t][r] = start;
         }

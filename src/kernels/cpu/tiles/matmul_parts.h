@@ -22,11 +22,12 @@ constexpr int64_t kRows = LOCKSTEP_ROWS_TOGETHER;
 // Rows [first, first + R) of the activations, as one group of kernels reads them.
 template <int R>
 struct Rows {
-  const int8_t* q;      // [n_in ÷ 4][R][4]
-  const float* d;       // [block][rows]
-  const float* d_sums;  // [32 elements][rows]
-  const int16_t* sums;  // [32 elements][rows][2], minus Σ q of 16 each
-  int64_t rows;         // of the pass: the stride
+  const int8_t* q;        // [n_in ÷ 4][R][4]
+  const float* d;         // [block][rows]
+  const float* d_sums;    // [32 elements][rows]
+  const int32_t* starts;  // [32 elements][rows], -128·Σ q
+  const int16_t* sums;    // [32 elements][rows][2], minus Σ q of 16 each
+  int64_t rows;           // of the pass: the stride
 };
 
 // Weights are read once, in order. Asked for ahead of their use, a line for every line that is
@@ -132,8 +133,12 @@ void store_tile(const MatmulQuantizedArgs& args, int64_t tile, int64_t first_row
 template <template <typename, int> class Form, typename Format, int R>
 void tiles_of_rows(const MatmulQuantizedArgs& args, Range range, int64_t tile_bytes,
                    int64_t first_row) {
-  const Rows<R> x = {args.x.q + first_row * args.weight->n_in, args.x.d + first_row,
-                     args.x.d_sums + first_row, args.x.sums + 2 * first_row, args.rows};
+  const Rows<R> x = {args.x.q + first_row * args.weight->n_in,
+                     args.x.d + first_row,
+                     args.x.d_sums + first_row,
+                     args.x.starts + first_row,
+                     args.x.sums + 2 * first_row,
+                     args.rows};
   // Two tiles share the loads of the activations; not worth the registers while memory is slower.
   constexpr int T = Form<Format, R>::kTiles;
   int64_t tile = range.begin;

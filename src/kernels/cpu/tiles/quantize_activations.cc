@@ -24,12 +24,14 @@ inline float max_magnitude(const float* x) {
 
 // Where one row's values go.
 struct RowOut {
-  int8_t* q;      // four bytes every `step`
-  int16_t* sums;  // two every `pair_step`
-  int64_t step, pair_step;
+  int8_t* q;        // four bytes every `step`
+  int16_t* sums;    // form q256: two every 2·rows
+  int32_t* starts;  // form q32: one every `rows`
+  int64_t step, rows;
 };
 
-// 32 elements from k on: their bytes, and minus the sum of each half; returns the sum of both.
+// 32 elements from k on: their bytes, and what their form has of their sums; returns the sum.
+template <int64_t block>
 inline int32_t put(const RowOut& out, int64_t k, Int low, Int high) {
   alignas(16) int8_t bytes[32];
   Simd::store_bytes(bytes, low);
@@ -38,9 +40,13 @@ inline int32_t put(const RowOut& out, int64_t k, Int low, Int high) {
 #pragma GCC unroll 8
   for (int j = 0; j < 32; j += 4, to += out.step) __builtin_memcpy(to, bytes + j, 4);
   const int32_t first = Simd::sum_lanes(low), second = Simd::sum_lanes(high);
-  int16_t* sums = out.sums + k / 32 * out.pair_step;
-  sums[0] = static_cast<int16_t>(-first);
-  sums[1] = static_cast<int16_t>(-second);
+  if constexpr (block == 32) {
+    out.starts[k / 32 * out.rows] = -128 * (first + second);
+  } else {
+    int16_t* sums = out.sums + 2 * (k / 32 * out.rows);
+    sums[0] = static_cast<int16_t>(-first);
+    sums[1] = static_cast<int16_t>(-second);
+  }
   return first + second;
 }
 
@@ -51,8 +57,9 @@ void quantize(const QuantizeActivationsArgs& args, Range items) {
     const Chunk chunk = chunk_of(item, args.n);
     const float* x = args.x + chunk.row * args.n;
     const int64_t first = to.q_index(args.rows, args.n, chunk.row, 0);
-    const RowOut out{to.q + first, to.sums + 2 * chunk.row,
-                     to.q_index(args.rows, args.n, chunk.row, 4) - first, 2 * args.rows};
+    const RowOut out{to.q + first, block == 32 ? nullptr : to.sums + 2 * chunk.row,
+                     block == 32 ? to.starts + chunk.row : nullptr,
+                     to.q_index(args.rows, args.n, chunk.row, 4) - first, args.rows};
     for (int64_t begin = chunk.begin; begin < chunk.end; begin += block) {
       const float a = max_magnitude<block>(x + begin);
       const int64_t at = begin / block * args.rows + chunk.row;
@@ -61,7 +68,7 @@ void quantize(const QuantizeActivationsArgs& args, Range items) {
       if (is_non_finite(a) || a < 0x1p-100f) {
         if (is_non_finite(a)) set_fault(args.faults, chunk.row);
         for (int64_t k = begin; k < begin + block; k += 32) {
-          put(out, k, Simd::zero_int(), Simd::zero_int());
+          put<block>(out, k, Simd::zero_int(), Simd::zero_int());
         }
       } else {
         d = a / 127.0f;
@@ -69,8 +76,8 @@ void quantize(const QuantizeActivationsArgs& args, Range items) {
         const Float r = Simd::broadcast(&factor);
 #pragma GCC unroll 2
         for (int64_t k = begin; k < begin + block; k += 32) {
-          sum += put(out, k, Simd::round(Simd::mul(Simd::load_floats(x + k), r)),
-                     Simd::round(Simd::mul(Simd::load_floats(x + k + 16), r)));
+          sum += put<block>(out, k, Simd::round(Simd::mul(Simd::load_floats(x + k), r)),
+                            Simd::round(Simd::mul(Simd::load_floats(x + k + 16), r)));
         }
       }
       to.d[at] = d;

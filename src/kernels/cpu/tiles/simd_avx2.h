@@ -131,14 +131,11 @@ struct Simd {
     };
     return {one(acc.lo, w.lo), one(acc.hi, w.hi)};
   }
-  static Int start_signed(const int16_t*) {
+  static Int start_signed(const int32_t*) {
     return zero_int();
   }
-  template <int factor>
-  static Int dot_sums(const int16_t* minus_sums) {
-    const __m256i sum =
-        _mm256_madd_epi16(_mm256_set1_epi16(factor), _mm256_set1_epi32(load<int32_t>(minus_sums)));
-    return {sum, sum};
+  static Int start_signed(const int16_t*) {
+    return zero_int();
   }
   static Int dot_pairs(Int acc, Int a, const int16_t* pair) {
     const __m256i x = _mm256_set1_epi32(load<int32_t>(pair));
@@ -149,6 +146,9 @@ struct Simd {
   static Int mul_add(Int a, Int b, Int c) {
     return {_mm256_add_epi32(_mm256_mullo_epi32(a.lo, b.lo), c.lo),
             _mm256_add_epi32(_mm256_mullo_epi32(a.hi, b.hi), c.hi)};
+  }
+  static Int broadcast_int(const int32_t* x) {
+    return {_mm256_set1_epi32(*x), _mm256_set1_epi32(*x)};
   }
   static Int add_int(Int a, Int b) {
     return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};

@@ -107,17 +107,16 @@ struct Simd {
   static Int dot(Int acc, Codes w, const int8_t* q) {
     return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(load<int32_t>(q)));
   }
-  // The same for signed codes stored as code + 128; their sum starts at start_signed.
+  // The same for signed codes stored as code + 128; their sum starts at start_signed: -128·Σ q of
+  // the block is given, or minus the sums of its halves.
   static Int dot_signed(Int acc, Codes w, const int8_t* q) {
     return dot(acc, w, q);
   }
-  static Int start_signed(const int16_t* minus_sums) {
-    return dot_sums<128>(minus_sums);
+  static Int start_signed(const int32_t* start) {
+    return _mm512_set1_epi32(*start);
   }
-  // factor·(minus_sums[0] + minus_sums[1])
-  template <int factor>
-  static Int dot_sums(const int16_t* minus_sums) {
-    return dot_pairs(zero_int(), _mm512_set1_epi16(factor), minus_sums);
+  static Int start_signed(const int16_t* minus_sums) {
+    return dot_pairs(zero_int(), _mm512_set1_epi16(128), minus_sums);
   }
   // acc + a[2i]·pair[0] + a[2i + 1]·pair[1], a and pair int16
   static Int dot_pairs(Int acc, Int a, const int16_t* pair) {
@@ -126,6 +125,9 @@ struct Simd {
 
   static Int mul_add(Int a, Int b, Int c) {
     return _mm512_add_epi32(_mm512_mullo_epi32(a, b), c);
+  }
+  static Int broadcast_int(const int32_t* x) {
+    return _mm512_set1_epi32(*x);
   }
   static Int add_int(Int a, Int b) {
     return _mm512_add_epi32(a, b);
