@@ -10,6 +10,7 @@
 #include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/ops/quantize_activations.h"
+#include "kernels/rope_table.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -200,6 +201,7 @@ void CudaBackend::run_launches() {
 }
 
 void CudaBackend::run_ops() {
+  make_rotary_rows();
   if (observer_) device_->mark();
   for (int i = 0; i < n_ops(); ++i) {
     if (plan_.rows_at(i) > 0) {
@@ -212,7 +214,17 @@ void CudaBackend::run_ops() {
   check_logits();
 }
 
+void CudaBackend::make_rotary_rows() {
+  const int64_t pairs = first_pair_.back();
+  if (pairs == 0) return;
+  device_->kernels().rotary_rows(
+      {rotary_pairs_.as<RotaryPair>(), pairs, on_device<int64_t>(positions_at_), plan_.rows,
+       rotary_.as<float>()},
+      device_->stream());
+}
+
 void CudaBackend::run_steps() {
+  make_rotary_rows();
   for (const Step& step : steps_) {
     std::visit([&](const auto& args) { run_step(args); }, step);
   }
@@ -245,8 +257,19 @@ void CudaBackend::check(const Graph& graph) {
                               op.name, attention->head_dim, kMaxHeadDim));
     }
   }
-  ropes_.clear();
-  for (const RopeSpec* spec : facts_.rope_specs) ropes_.push_back(rope_frequencies(*spec));
+  std::vector<RotaryPair> pairs;
+  first_pair_.assign(1, 0);
+  for (const RopeSpec* spec : facts_.rope_specs) {
+    const RopeFrequencies rope = rope_frequencies(*spec);
+    const auto first = static_cast<int32_t>(pairs.size()), n = static_cast<int32_t>(rope.f.size());
+    for (const double f : rope.f) pairs.push_back({f, rope.scaled ? rope.mscale : 1.0f, first, n});
+    first_pair_.push_back(first + n);
+  }
+  if (!pairs.empty()) {
+    const auto bytes = static_cast<int64_t>(pairs.size() * sizeof(RotaryPair));
+    rotary_pairs_.reserve(device_, bytes, "rotary frequencies");
+    device_->upload(rotary_pairs_.as<RotaryPair>(), pairs.data(), bytes);
+  }
   steps_ = steps_of(graph);
   recorded_.clear();
   known_ = graph.identity;
@@ -266,6 +289,7 @@ void CudaBackend::reserve(const Graph& graph) {
   const bool listed = pass_->greatest_wanted <= stretches || graph.n_vocab <= kGreatestRoom;
   greatest_wanted_ = listed && selected > 0 ? pass_->greatest_wanted : 0;
   if (greatest_wanted_ > 0) grow(maxima_, 4 * selected * stretches, "the greatest logits");
+  if (first_pair_.back() > 0) grow(rotary_, 8 * plan_.rows * first_pair_.back(), "rotary rows");
   if (slots_.size() < graph.slots.size()) slots_.resize(graph.slots.size());
   for (size_t i = 0; i < graph.slots.size(); ++i) {
     const int64_t rows = facts_.slot_is_late[i] ? selected : plan_.rows;
@@ -303,18 +327,9 @@ void CudaBackend::fill_block(const Graph& graph) {
     all_cpu_kernels()[0]->embed(args, {0, args.items()});
     embedded_.push_back(at);
   }
-  rotary_.clear();
-  for (const RopeFrequencies& rope : ropes_) {
-    const auto pairs = static_cast<int64_t>(rope.f.size());
-    const int64_t cos = block_.add(4 * plan_.rows * pairs),
-                  sin = block_.add(4 * plan_.rows * pairs);
-    for (int64_t row = 0; row < plan_.rows; ++row) {
-      rope_row(rope, plan_.positions[static_cast<size_t>(row)],
-               reinterpret_cast<float*>(block_.at(cos)) + row * pairs,
-               reinterpret_cast<float*>(block_.at(sin)) + row * pairs);
-    }
-    rotary_.emplace_back(cos, sin);
-  }
+  positions_at_ = block_.add(8 * plan_.rows);
+  std::memcpy(block_.at(positions_at_), plan_.positions.data(),
+              static_cast<size_t>(8 * plan_.rows));
   selected_at_ = block_.add(8 * std::max<int64_t>(1, selected));
   if (selected > 0) {
     std::memcpy(block_.at(selected_at_), plan_.selected.data(), static_cast<size_t>(8 * selected));
@@ -380,7 +395,9 @@ std::pair<const float*, const float*> CudaBackend::rotary_of(const RopeSpec* spe
   const auto& specs = facts_.rope_specs;
   const auto index =
       static_cast<size_t>(std::find(specs.begin(), specs.end(), spec) - specs.begin());
-  return {on_device<float>(rotary_[index].first), on_device<float>(rotary_[index].second)};
+  const int64_t first = first_pair_[index], n = first_pair_[index + 1] - first;
+  const float* cos = rotary_.as<float>() + 2 * plan_.rows * first;
+  return {cos, cos + plan_.rows * n};
 }
 
 // --- one op --------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@
 #include "kernels/cuda/pages.h"
 #include "kernels/cuda/steps.h"
 #include "kernels/cuda/weights.h"
-#include "kernels/rope_table.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -85,6 +84,7 @@ class CudaBackend final : public Backend {
   void run_products(const op::Linear&, int op_index);
   HeadsArgs heads_of(const step::Heads&, size_t segment) const;
   void run_attention(const step::Attention&, const bool (&forms)[2]);
+  void make_rotary_rows();
   void check_logits();
   void read_results(const Graph& graph);
   void forget_rows();
@@ -133,11 +133,12 @@ class CudaBackend final : public Backend {
   // Kept from pass to pass.
   std::weak_ptr<const void> known_;  // Graph::identity of the two that follow
   GraphFacts facts_;
-  std::vector<RopeFrequencies> ropes_;
+  DeviceBuffer rotary_pairs_;        // of all specs, in order
+  std::vector<int64_t> first_pair_;  // of each spec, then how many there are
   std::vector<DeviceBuffer> slots_;
   std::vector<Step> steps_;
   DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or digits
-  DeviceBuffer block_memory_, partials_, spans_, maxima_, read_buffer_, read_sink_;
+  DeviceBuffer block_memory_, rotary_, partials_, spans_, maxima_, read_buffer_, read_sink_;
   HostBuffer block_there_, results_;
   // Passes seen, null where they came once. All of the same buffers and weights.
   std::map<Shape, std::shared_ptr<Recording>> recorded_;
@@ -149,11 +150,10 @@ class CudaBackend final : public Backend {
   Pass* pass_ = nullptr;
   std::shared_ptr<const DeviceWeights> weights_;
   PassPlan plan_;
-  std::vector<int64_t> embedded_;                    // [Embed ops in order] offsets
-  std::vector<std::pair<int64_t, int64_t>> rotary_;  // [specs] offsets of cos and sin
+  std::vector<int64_t> embedded_;  // [Embed ops in order] offsets
   std::vector<SegmentLists> segments_;
   int64_t greatest_wanted_ = 0;  // above 0: lists in place of logits rows
-  int64_t greatest_at_ = 0, selected_at_ = 0, flags_at_ = 0, forgotten_at_ = 0;
+  int64_t greatest_at_ = 0, positions_at_ = 0, selected_at_ = 0, flags_at_ = 0, forgotten_at_ = 0;
   DevicePages::Fills forgotten_;
 };
 

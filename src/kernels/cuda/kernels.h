@@ -72,6 +72,21 @@ struct RmsNormDeviceArgs {
   uint8_t* faults = nullptr;
 };
 
+// A pair of elements that turn together: f radians a position, cosine and sine times `scale` (1: as
+// they are). It is of a RopeSpec that has n pairs, the first of them number `first` of all specs'.
+struct RotaryPair {
+  double f = 0;
+  float scale = 1.0f;
+  int32_t first = 0, n = 0;
+};
+struct RotaryRowsArgs {
+  const RotaryPair* pairs = nullptr;
+  int64_t n_pairs = 0;  // of all specs
+  const int64_t* positions = nullptr;
+  int64_t rows = 0;
+  float* out = nullptr;  // of each spec cosines, then sines [rows][n]
+};
+
 struct RopeDeviceArgs {
   float* x = nullptr;
   const float* cos = nullptr;
@@ -291,6 +306,7 @@ struct DeviceKernels {
   void (*products)(const ProductsArgs&, Stream);
   void (*matmul_float)(const FloatMatmulArgs&, Stream);
   void (*rms_norm)(const RmsNormDeviceArgs&, Stream);
+  void (*rotary_rows)(const RotaryRowsArgs&, Stream);
   void (*rope)(const RopeDeviceArgs&, Stream);
   void (*kv_write)(const KvWriteDeviceArgs&, Stream);
   void (*add)(const AddDeviceArgs&, Stream);

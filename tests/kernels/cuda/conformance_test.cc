@@ -13,6 +13,7 @@
 #include "../quantized.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/packing.h"
+#include "kernels/rope_table.h"
 
 namespace lockstep::kernels::cuda::test {
 namespace {
@@ -515,6 +516,55 @@ TEST_F(Cuda, ElementsAlone) {
       tally.count(static_cast<int64_t>(turned.size()));
     }
   }
+}
+
+TEST_F(Cuda, RotaryRows) {
+  Tally tally("cuda rotary rows");
+  Control control("cuda rotary rows, another position");
+  Random random(65);
+  for (int64_t trial = 0; trial < trials(60, 6); ++trial) {
+    std::vector<RopeFrequencies> specs;
+    std::vector<RotaryPair> pairs;
+    for (int64_t s = 0; s < 1 + trial % 2; ++s) {
+      RopeSpec spec;
+      spec.n_rot = 2 * random.between(1, 128);
+      spec.base = s == 0 ? 10000.0 : 1e6;
+      specs.push_back(rope_frequencies(spec));
+      specs.back().scaled = random.below(3) == 0;
+      specs.back().mscale = 1.25f;
+      const auto first = static_cast<int32_t>(pairs.size());
+      const auto n = static_cast<int32_t>(specs.back().f.size());
+      for (const double f : specs.back().f) {
+        pairs.push_back({f, specs.back().scaled ? specs.back().mscale : 1.0f, first, n});
+      }
+    }
+    const int64_t rows = random.between(1, few_trials() ? 4 : 600);
+    std::vector<int64_t> positions;
+    for (int64_t row = 0; row < rows; ++row) positions.push_back(random.below(200000));
+    const auto all = static_cast<int64_t>(pairs.size());
+    const auto pairs_at = put(pairs);
+    const auto positions_at = put(positions);
+    const auto out = empty<float>(2 * rows * all);
+    kernels().rotary_rows({pairs_at.get(), all, positions_at.get(), rows, out.get()},
+                          device_->stream());
+    const auto want_at = [&](const std::vector<int64_t>& of) {
+      std::vector<float> want;
+      for (const RopeFrequencies& spec : specs) {
+        const size_t n = spec.f.size(), begin = want.size(), count = static_cast<size_t>(rows) * n;
+        want.resize(begin + 2 * count);
+        for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+          rope_row(spec, of[row], &want[begin + row * n], &want[begin + count + row * n]);
+        }
+      }
+      return want;
+    };
+    ASSERT_TRUE(same_bits(out.values(), want_at(positions)));
+    ASSERT_TRUE(out.guard_holds());
+    positions.back() += 1;
+    control.trial(!same_bits(out.values(), want_at(positions)));
+    tally.count(2 * rows * all);
+  }
+  EXPECT_TRUE(control.seen(0.9));
 }
 
 std::vector<Candidate> from_bound(const float* row, int64_t width, float bound) {
