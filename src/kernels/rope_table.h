@@ -1,6 +1,6 @@
-// Rows of cosines and sines for ops/rope.h, made on demand in canonical binary64. Every backend
-// takes its rows from here: they are a few hundred bytes a row, and a second set of binary64
-// functions would be a second thing to prove.
+// Frequencies, and rows of cosines and sines for ops/rope.h, made on demand in canonical binary64.
+// Every backend takes its frequencies from here; CUDA devices make their rows by the same functions
+// (math/elementary64.h, cuda/rotary.cuh).
 //
 // Formula    docs/numerics/rotary.md.
 // Shapes     frequencies [n_rot ÷ 2]; cos, sin [n_rot ÷ 2] for one position.

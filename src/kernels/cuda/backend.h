@@ -1,6 +1,6 @@
 // Runs passes on a CUDA device, on one stream: a launch for each step of the graph (steps.h), or
 // for each op where somebody looks between them (an observer, a planted fault). What a pass brings
-// along (embedding rows, rotary rows, page lists, selected rows, fault flags) is made on the CPU by
+// along (embedding rows, positions, page lists, selected rows, fault flags) is made on the CPU by
 // the functions every backend uses, and goes over in one copy. Narrow passes of one sequence are
 // recorded when their shape comes back, and then made by one call.
 #pragma once

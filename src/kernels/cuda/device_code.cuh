@@ -70,10 +70,11 @@ inline unsigned blocks_for(int64_t items, int64_t per_block) {
   return static_cast<unsigned>((items + per_block - 1) / per_block);
 }
 
-// Devices from sm_90 start a launch while the one before it runs. Every kernel calls both, and
-// touches nothing that an earlier launch writes or reads for writing before the second: it waits
-// until that one has ended and what it wrote is seen. Blocks with nothing to do may leave without
-// it where others of the launch, at least one, wait.
+// Devices from sm_90 start a launch while the one before it runs. Every kernel calls both
+// (rotary.cuh the second alone: what it makes may be read by any later launch at once), and
+// otherwise touches nothing that an earlier launch writes or reads for writing before the second:
+// it waits until that one has ended and what it wrote is seen. Blocks with nothing to do may leave
+// without it where others of the launch, at least one, wait.
 __device__ inline void let_next_launch_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
