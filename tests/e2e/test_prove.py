@@ -23,8 +23,14 @@ class Prove(CliTest):
         self.assertEqual(out["identical"], out["configurations"])
         for key in [*out, *out["lines"][0]]:
             self.assertIn(f"`{key}`", documented)
+        alone = [line for line in out["lines"] if line["name"].startswith("ids alone")]
+        self.assertEqual(len(alone), 3)
         for line in out["lines"]:
-            self.assertGreater(line["logits_rows"], 0, line["name"])
+            if line in alone:
+                self.assertEqual(line["logits_rows"], 0, line["name"])
+                self.assertGreater(line["tokens"], 0, line["name"])
+            else:
+                self.assertGreater(line["logits_rows"], 0, line["name"])
             self.assertGreater(line["kv_states"], 0, line["name"])
             self.assertEqual(line["rejected"], line["proposed"] - line["accepted"])
             self.assertIsNone(line["first_difference"])
