@@ -7,9 +7,8 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/attention_merge.cuh"
+#include "kernels/cuda/attention_stream.cuh"
 #include "kernels/cuda/heads.cuh"
-#include "kernels/cuda/kv.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -495,6 +494,13 @@ void attention_units(const AttentionUnitsArgs& args, Stream stream) {
   constexpr int64_t kEnough = 512;
   constexpr int kFewestQueries = 4;
   AttentionUnitsArgs own = args;
+  // More pages than the device computes at a time come through rings.
+  const int64_t least = args.units * args.kv.n_head_kv * blocks_for(all, kMostStreamed);
+  if (least > 2 * args.processors && fits_stream(args, kStreamTogether)) {
+    if (args.heads.k != nullptr) heads(args.heads, stream);
+    own.heads = {};
+    return attention_stream(own, stream);
+  }
   const auto fits = [&] { return 4 * unit_shared(own).floats <= LOCKSTEP_MOST_SHARED; };
   own.queries = kFewestQueries;
   own.values_apart = args.head_dim <= 256;

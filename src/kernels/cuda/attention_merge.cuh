@@ -31,72 +31,81 @@ __device__ inline int64_t first_seen(int64_t position, int64_t window) {
   return window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
 }
 
-// Joins a span's pages: a block has a head of a row and a span. Greatest and factors are found by a
-// thread a page; the outputs then need a product and an fma a page, in the law's order.
-constexpr int kJoinThreads = 128;
-
+// Joins a span's pages: a block has a head of a row and a span, a thread kOwn neighbours of each
+// page's floats; l goes as the outputs do. The greatest and the factors are found by a thread a
+// page. kDim is the head's size where it is known, else 0.
+constexpr int kJoinThreads = 160;  // at most
+template <int kDim, int kOwn>
 __global__ void __launch_bounds__(kJoinThreads) attention_join_kernel(AttentionJoinArgs args) {
   constexpr int kMost = static_cast<int>(kSpanPages);
-  __shared__ float greatest[kMost], sums[kMost];
+  struct alignas(4 * kOwn) Floats {
+    float x[kOwn];
+  };
+  __shared__ float greatest_of_all;
   __shared__ Factors factors[kMost];  // of what is before a page, and of the page
   after_earlier_launches();
-  const int dim = static_cast<int>(args.head_dim), thread = static_cast<int>(threadIdx.x);
-  const auto block = static_cast<int64_t>(blockIdx.x);
-  const int64_t span = block % args.spans, place = block / args.spans;  // row·n_head + head
-  const int64_t position = args.place->first_position + place / args.n_head;
-  int64_t first = first_seen(position, args.window) / kPagePositions;
-  int64_t last = position / kPagePositions;
-  if (first < span * kSpanPages) first = span * kSpanPages;
-  if (last > (span + 1) * kSpanPages - 1) last = (span + 1) * kSpanPages - 1;
+  const int floats = static_cast<int>(partial_floats(kDim > 0 ? kDim : args.head_dim));
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int block = static_cast<int>(blockIdx.x), spans = static_cast<int>(args.spans);
+  const int span = block % spans, place = block / spans;  // row·n_head + head
+  const int64_t position = args.place->first_position + place / static_cast<int>(args.n_head);
+  int first = static_cast<int>(first_seen(position, args.window) / kPagePositions);
+  int last = static_cast<int>(position / kPagePositions);
+  if (first < span * kMost) first = span * kMost;
+  if (last > (span + 1) * kMost - 1) last = (span + 1) * kMost - 1;
   if (first > last) return;
-  const int pages = static_cast<int>(last - first) + 1;
-  const float* from = args.partials + (place * args.pages + first) * (dim + 2);
-  float* to = args.out + block * (dim + 2);
-  float o[kMost];
-  const auto fetch = [&](int d) {
+  const int pages = last - first + 1;
+  const float* from = args.partials + (place * args.pages + first) * floats;
+  float* to = args.out + static_cast<int64_t>(block) * floats;
+  Floats x[kMost];
+  const auto fetch = [&](int at) {
     LOCKSTEP_UNROLL
     for (int i = 0; i < kMost; ++i) {
-      o[i] = d < dim && i < pages ? from[i * (dim + 2) + 2 + d] : 0.0f;
+      if (i < pages) x[i] = *reinterpret_cast<const Floats*>(from + i * floats + at);
     }
   };
-  fetch(thread);
-  if (thread < pages) {
-    greatest[thread] = from[thread * (dim + 2)];
-    sums[thread] = from[thread * (dim + 2) + 1];
+  if (kOwn * thread < floats) fetch(kOwn * thread);
+  if (thread < 32) {
+    static_assert(kMost <= 32);
+    const float own = from[(thread < pages ? thread : 0) * floats];
+    float m = own;  // the greatest of the pages up to this one
+    LOCKSTEP_UNROLL
+    for (int h = 1; h < kMost; h *= 2) {
+      const float other = __shfl_up_sync(kAllLanes, m, static_cast<unsigned>(h));
+      if (thread >= h) m = m > other ? m : other;
+    }
+    Carried before = {__shfl_up_sync(kAllLanes, m, 1u), 0.0f, true};
+    if (thread < pages) factors[thread] = merge(before, {own, 0.0f, true});
+    if (thread == pages - 1) greatest_of_all = m;
   }
   __syncthreads();
-  if (thread < pages) {
-    Carried before = {greatest[0], 0.0f, true};
-    LOCKSTEP_UNROLL_BY(1)
-    for (int i = 1; i < thread; ++i) {
-      before.m = before.m > greatest[i] ? before.m : greatest[i];
-    }
-    factors[thread] = merge(before, {greatest[thread], 0.0f, true});
-  }
-  __syncthreads();
-  if (thread == 0) {
-    Carried all = {greatest[0], sums[0], true};
-    for (int i = 1; i < pages; ++i) {
-      all.m = all.m > greatest[i] ? all.m : greatest[i];
-      all.l = math::fma_rn(sums[i], factors[i].b, all.l * factors[i].a);
-    }
-    to[0] = all.m;
-    to[1] = all.l;
-  }
-  for (int d = thread; d < dim; d += kJoinThreads) {
-    if (d != thread) fetch(d);
-    float sum = o[0];
+  LOCKSTEP_UNROLL_BY(1)
+  for (int at = kOwn * thread; at < floats; at += kOwn * threads) {
+    if (kDim == 0 && at != kOwn * thread) fetch(at);
+    Floats sum = x[0];
     LOCKSTEP_UNROLL
     for (int i = 1; i < kMost; ++i) {
-      if (i < pages) sum = math::fma_rn(o[i], factors[i].b, sum * factors[i].a);
+      if (i >= pages) break;
+      const Factors e = factors[i];
+      LOCKSTEP_UNROLL
+      for (int f = 0; f < kOwn; ++f) sum.x[f] = math::fma_rn(x[i].x[f], e.b, sum.x[f] * e.a);
     }
-    to[2 + d] = sum;
+    if (at == 0) sum.x[0] = greatest_of_all;
+    *reinterpret_cast<Floats*>(to + at) = sum;
+    if constexpr (kDim > 0) break;
   }
 }
 
 void attention_join(const AttentionJoinArgs& args, Stream stream) {
-  LOCKSTEP_LAUNCH(attention_join_kernel, blocks_for(args.rows * args.n_head * args.spans, 1),
-                  kJoinThreads, 0, stream, args);
+  const auto launch = [&](auto kernel, int own) {
+    const auto threads = 32 * static_cast<int>(blocks_for(partial_floats(args.head_dim), 32 * own));
+    LOCKSTEP_LAUNCH(kernel, blocks_for(args.rows * args.n_head * args.spans, 1),
+                    threads < kJoinThreads ? threads : kJoinThreads, 0, stream, args);
+  };
+  args.head_dim == 64    ? launch(attention_join_kernel<64, 2>, 2)
+  : args.head_dim == 128 ? launch(attention_join_kernel<128, 2>, 2)
+  : args.head_dim == 256 ? launch(attention_join_kernel<256, 2>, 2)
+                         : launch(attention_join_kernel<0, 1>, 1);
 }
 
 // A block has 256 elements of a row of all heads, and folds the units in rounds of at most 16: of

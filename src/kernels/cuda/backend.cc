@@ -515,6 +515,7 @@ void CudaBackend::run_attention(const step::Attention& step, const bool (&forms)
     units.place = place_of_segment(s);
     units.kv = layer_of(step.op, s);
     units.faults = faults(step.op) + segment.first_row;
+    units.processors = device_->processors();
     units.unit_pages = apart ? 1 : kSpanPages;
     units.units = apart ? pages : spans;
     grow(partials_, partial_bytes(units.units), "sums of attention");

@@ -247,12 +247,13 @@ struct AttentionUnitsArgs {
   int64_t units = 0;          // of the page lists' room; those without a visible key do nothing
   float* partials = nullptr;  // [rows][n_head][units][partial_floats]
   HeadsArgs heads;            // else all that `heads` would do; q may stay as it is
+  int processors = 1;         // multiprocessors of the device
   // The launch's own choices: queries of a block, and whether its shared memory has room for a
   // page's values beside its keys.
   int queries = 0;
   bool values_apart = false;
 };
-// Heads that the units' launch may turn itself.
+// Heads that the units' launch turns itself, or by a launch before it.
 constexpr bool turns_heads(int64_t unit_pages, int64_t head_dim) {
   return unit_pages == 1 && head_dim <= 256;
 }
