@@ -9,7 +9,7 @@ namespace lockstep::kernels::tiles {
 struct Ahead {
   int64_t near, far;
 };
-// What was measured best with this CPU's first-level cache (docs/performance.md).
+// What was measured best with CPUs of this kind (docs/performance.md).
 extern const Ahead kAhead;
 
 }  // namespace lockstep::kernels::tiles
