@@ -7,6 +7,8 @@ In a folder made by pack.sh, in this order, each part within its own time:
   prove         prove --device cuda --against cpu --quick on each model
   texts         20 texts of the suite, 256 tokens each, greedy and at temperature 0.8: ids, logits rows and KV
                 pages as the CPU's, on each model
+  long          prove --quick behind a prompt of some thousand tokens, on small synthetic models whose heads are
+                those of large ones: there attention reads pages through rings
   portable      conformance with few trials, and prove --quick, with --kernels portable's code
   bench         w1, w2, w4, w8, w16 and pp512 of each model
 Prints one Markdown table last, and keeps every part's whole output in --out. Exit code 1 when a part
@@ -28,8 +30,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
-PARTS = ["conformance", "sanitizer", "prove", "texts", "portable", "bench"]
+PARTS = ["conformance", "sanitizer", "prove", "texts", "long", "portable", "bench"]
 TEXTS, TEXT_TOKENS, TEXT_THREADS = 20, 256, 4
+LONG_MODELS = ["synth:llama-tiny@q8_0,heads=16,kv_heads=8,head_dim=64,ctx=8192",
+               "synth:llama-tiny@q4_0,heads=32,kv_heads=8,head_dim=128,ctx=8192"]
+LONG_CHARACTERS = 7000
 
 
 class Run:
@@ -118,7 +123,7 @@ def models(options):
 
 
 def texts(run, options):
-    suite = json.loads((HERE / "auto_depth.json").read_text())["prompts"][:TEXTS]
+    suite = suite_prompts()[:TEXTS]
     at_once = max(1, (os.cpu_count() or 1) // TEXT_THREADS)
     for name, model in models(options):
         if name is None:
@@ -144,6 +149,23 @@ def texts(run, options):
                 f"{sum(line['tokens'] for line in lines)} tokens and "
                 f"{sum(line['logits_rows'] for line in lines)} rows of logits compared, {time.monotonic() - begin:.0f} s",
                 False if same + cut < len(suite) else None if cut else True)
+
+
+def suite_prompts():
+    return json.loads((HERE / "auto_depth.json").read_text())["prompts"]
+
+
+def long(run):
+    text = " ".join(prompt["text"] for prompt in suite_prompts())[:LONG_CHARACTERS]
+    for model in LONG_MODELS:
+        code, out, seconds = run.command(
+            f"long-{re.sub(r'[^A-Za-z0-9_.-]', '-', model)}",
+            [HERE / "bin/lockstep", "prove", "-m", model, "--device", "cuda", "--against", "cpu", "-p", text, "--quick"], 200)
+        lines = re.findall(r"\d+/\d+ identical", out)
+        run.add("long", f"{model}: prompt of {len(text)} characters, prove --against cpu --quick",
+                f"{lines[-1] if lines else 'no verdict'}, {verdict(code, seconds)}", None if code is None else code == 0)
+        if code:
+            tail(out)
 
 
 def portable(run, options):
@@ -219,6 +241,8 @@ def main():
             prove(run, options)
         elif part == "texts":
             texts(run, options)
+        elif part == "long":
+            long(run)
         elif part == "portable":
             portable(run, options)
         else:

@@ -250,27 +250,25 @@ __global__ void __launch_bounds__(kUnitThreads, kHalves ? 2 : 1)
   // The page's rows that earlier passes wrote are fetched while the launch before this one runs.
   int old_end = kPageKeys;
   HeadsArgs turn = args.heads;
+  const int half = static_cast<int>(turn.n_rot) / 2, rotary = static_cast<int>(args.rows) * half;
+  float *cos = shared + at.rotary, *sin = cos + rotary;  // [rows][half]
   if constexpr (kTurns) {
     if (first_position < (page + 1) * kPagePositions) {
       old_end = first_position > page * kPagePositions
                     ? static_cast<int>(first_position - page * kPagePositions)
                     : 0;
     }
-    const auto rotary = static_cast<int>(args.rows * turn.n_rot / 2);
-    float* cos = shared + at.rotary;
     float* norms = shared + at.norms;
     LOCKSTEP_UNROLL_BY(1)
     for (int i = thread; i < rotary; i += kUnitThreads) {
       cos[i] = turn.cos[i];
-      cos[rotary + i] = turn.sin[i];
+      sin[i] = turn.sin[i];
     }
     LOCKSTEP_UNROLL_BY(1)
     for (int d = thread; d < dim; d += kUnitThreads) {
       if (turn.q_norm != nullptr) norms[d] = turn.q_norm[d];
       if (turn.k_norm != nullptr) norms[dim + d] = turn.k_norm[d];
     }
-    turn.cos = cos;
-    turn.sin = cos + rotary;
     if (turn.q_norm != nullptr) turn.q_norm = norms;
     if (turn.k_norm != nullptr) turn.k_norm = norms + dim;
     __syncthreads();
@@ -324,7 +322,7 @@ __global__ void __launch_bounds__(kUnitThreads, kHalves ? 2 : 1)
         const bool is_v = !is_q && own >= new_rows;
         const int row = is_q ? rows[item] : row_before + (is_v ? own - new_rows : own);
         float* x = is_q ? q + item * q_stride : new_at(own);
-        if (!is_v) turn_head(turn, is_q, row, x);
+        if (!is_v) turn_head(turn, is_q, row, cos + row * half, sin + row * half, x);
         if (is_q) continue;
         if (through_cache(type_of(is_v), x, dim, encoded)) set_fault(turn.write_faults, row);
         // Into the cache by the block that has the row's first query.

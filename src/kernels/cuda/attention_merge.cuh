@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kJoinThreads) attention_join_kernel(AttentionJ
   };
   __shared__ float greatest_of_all;
   __shared__ Factors factors[kMost];  // of what is before a page, and of the page
-  after_earlier_launches();
+  let_next_launch_start();
   const int floats = static_cast<int>(partial_floats(kDim > 0 ? kDim : args.head_dim));
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int block = static_cast<int>(blockIdx.x), spans = static_cast<int>(args.spans);
@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(kJoinThreads) attention_join_kernel(AttentionJ
   int last = static_cast<int>(position / kPagePositions);
   if (first < span * kMost) first = span * kMost;
   if (last > (span + 1) * kMost - 1) last = (span + 1) * kMost - 1;
+  // Those without a page leave at once: others of the launch wait for the launches before it.
   if (first > last) return;
   const int pages = last - first + 1;
   const float* from = args.partials + (place * args.pages + first) * floats;
@@ -64,6 +65,7 @@ __global__ void __launch_bounds__(kJoinThreads) attention_join_kernel(AttentionJ
       if (i < pages) x[i] = *reinterpret_cast<const Floats*>(from + i * floats + at);
     }
   };
+  wait_for_earlier_launches();
   if (kOwn * thread < floats) fetch(kOwn * thread);
   if (thread < 32) {
     static_assert(kMost <= 32);
@@ -128,7 +130,7 @@ __host__ __device__ inline FoldShared fold_shared(int64_t head_dim) {
 
 __global__ void attention_merge_kernel(AttentionMergeArgs args) {
   LOCKSTEP_SHARED(shared_bytes);
-  after_earlier_launches();
+  let_next_launch_start();
   const FoldShared at = fold_shared(args.head_dim);
   float* row_at = reinterpret_cast<float*>(shared_bytes);
   float* greatest = row_at + at.greatest;                           // [heads][units]
@@ -151,6 +153,7 @@ __global__ void attention_merge_kernel(AttentionMergeArgs args) {
   const int last = static_cast<int>(position) / unit_positions;
   const float* partials =
       args.partials + (static_cast<int64_t>(row) * n_head + first_head) * args.units * (dim + 2);
+  wait_for_earlier_launches();
   float sum = 0.0f;
   for (int unit0 = first; unit0 <= last; unit0 += kFoldUnits) {
     const int units = last - unit0 + 1 < kFoldUnits ? last - unit0 + 1 : kFoldUnits;

@@ -44,8 +44,9 @@ __device__ inline bool write_row(KvType type, const float* x, int64_t head_dim, 
   return fault;
 }
 
-// Norm and rotation of one head of a row in shared memory, by one warp.
-__device__ inline void turn_head(const HeadsArgs& args, bool is_q, int64_t row, float* x) {
+// Norm and rotation of one head of a row in shared memory, by one warp. cos, sin: the row's.
+__device__ inline void turn_head(const HeadsArgs& args, bool is_q, int64_t row, const float* cos,
+                                 const float* sin, float* x) {
   const int lane = static_cast<int>(threadIdx.x % 32), dim = static_cast<int>(args.head_dim);
   const float* norm = is_q ? args.q_norm : args.k_norm;
   if (norm != nullptr) {
@@ -61,7 +62,7 @@ __device__ inline void turn_head(const HeadsArgs& args, bool is_q, int64_t row, 
   const int half = static_cast<int>(args.n_rot) / 2;
   LOCKSTEP_UNROLL_BY(1)
   for (int pair = lane; pair < half; pair += 32) {
-    const float c = args.cos[row * half + pair], s = args.sin[row * half + pair];
+    const float c = cos[pair], s = sin[pair];
     float* x0 = x + (args.halves ? pair : 2 * pair);
     float* x1 = x0 + (args.halves ? half : 1);
     const float a = *x0, b = *x1;
@@ -78,31 +79,47 @@ __device__ inline std::byte* kv_row(const DeviceKv& kv, bool is_v, int64_t posit
   return page + place * row_bytes_of(is_v ? kv.v_type : kv.k_type, kv.head_dim);
 }
 
+// Of a warp in shared memory, in floats: the head, and its row's cosines and sines.
+__host__ __device__ inline int heads_floats(const HeadsArgs& args) {
+  return static_cast<int>(args.head_dim + args.n_rot);
+}
+
 // A warp has a head of a row: of q, then of k, then of v.
 __global__ void heads_kernel(HeadsArgs args) {
   LOCKSTEP_SHARED(shared);
-  after_earlier_launches();
+  let_next_launch_start();
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const DeviceKv& kv = args.kv;
-  const int heads = static_cast<int>(args.n_head) + 2 * kv.n_head_kv;
+  const int dim = static_cast<int>(args.head_dim), half = static_cast<int>(args.n_rot) / 2;
+  const int n_head = static_cast<int>(args.n_head), heads = n_head + 2 * kv.n_head_kv;
   const int item = static_cast<int>(blockIdx.x) * kHeadWarps + warp;
-  const int64_t row = item / heads;
-  if (row >= args.rows) return;
-  int64_t head = item % heads;
-  const bool is_q = head < args.n_head, is_v = head >= args.n_head + kv.n_head_kv;
-  if (!is_q) head -= args.n_head + (is_v ? kv.n_head_kv : 0);
-  const float* from = is_q ? args.q + (row * args.n_head + head) * args.head_dim
-                           : (is_v ? args.v : args.k) + (row * kv.n_head_kv + head) * args.head_dim;
-  float* x = reinterpret_cast<float*>(shared) + warp * args.head_dim;
-  for (int64_t i = lane; i < args.head_dim; i += 32) x[i] = from[i];
+  const int row = item / heads;
+  const bool there = row < args.rows;
+  int head = item % heads;
+  const bool is_q = head < n_head, is_v = head >= n_head + kv.n_head_kv;
+  if (!is_q) head -= n_head + (is_v ? kv.n_head_kv : 0);
+  float* x = reinterpret_cast<float*>(shared) + warp * heads_floats(args);
+  // What no launch of this layer makes is fetched while the one before runs.
+  const int64_t position = args.place->first_position + row;
+  float* cos = x + dim;
+  for (int i = lane; there && i < half; i += 32) {
+    cos[i] = args.cos[row * half + i];
+    cos[half + i] = args.sin[row * half + i];
+  }
+  wait_for_earlier_launches();
+  if (!there) return;
+  const float* from =
+      is_q ? args.q + (static_cast<int64_t>(row) * n_head + head) * dim
+           : (is_v ? args.v : args.k) + (static_cast<int64_t>(row) * kv.n_head_kv + head) * dim;
+  for (int i = lane; i < dim; i += 32) x[i] = from[i];
   __syncwarp();
-  if (!is_v) turn_head(args, is_q, row, x);
+  if (!is_v) turn_head(args, is_q, row, cos, cos + half, x);
   if (is_q) {
-    float* to = args.q + (row * args.n_head + head) * args.head_dim;
-    for (int64_t i = lane; i < args.head_dim; i += 32) to[i] = x[i];
+    float* to = args.q + (static_cast<int64_t>(row) * n_head + head) * dim;
+    for (int i = lane; i < dim; i += 32) to[i] = x[i];
     return;
   }
-  std::byte* to = kv_row(kv, is_v, args.place->first_position + row, head);
+  std::byte* to = kv_row(kv, is_v, position, head);
   if (write_row(is_v ? kv.v_type : kv.k_type, x, args.head_dim, to)) {
     set_fault(args.write_faults, row);
   }
@@ -111,7 +128,7 @@ __global__ void heads_kernel(HeadsArgs args) {
 void heads(const HeadsArgs& args, Stream stream) {
   const int64_t items = args.rows * (args.n_head + 2 * args.kv.n_head_kv);
   LOCKSTEP_LAUNCH(heads_kernel, blocks_for(items, kHeadWarps), 32 * kHeadWarps,
-                  static_cast<int>(4 * kHeadWarps * args.head_dim), stream, args);
+                  4 * kHeadWarps * heads_floats(args), stream, args);
 }
 
 }  // namespace

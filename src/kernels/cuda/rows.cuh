@@ -379,11 +379,12 @@ constexpr int kActWarps = 2;  // narrow passes have few parts: over many multipr
 
 template <int kBlock, bool kGelu>
 __global__ void act_quantize_kernel(ActQuantizeArgs args) {
-  after_earlier_launches();
+  let_next_launch_start();
   const GatedActDeviceArgs& act = args.act;
   const int n = static_cast<int>(act.width), parts = parts_of<kBlock>(act.width);
   const int item = static_cast<int>(blockIdx.x * kActWarps + threadIdx.x / 32);
   const int row = item / parts;
+  wait_for_earlier_launches();
   if (row >= act.rows) return;
   const auto element4 = [&](int k) {
     const int64_t at = static_cast<int64_t>(row) * n + k;
