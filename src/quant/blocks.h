@@ -90,9 +90,24 @@ inline constexpr int8_t kCodesIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -1
                                          1,    13,   25,  38,  53,  69,  89,  113};
 inline constexpr int8_t kCodesMXFP4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
+// The same looked up in two words, which code for a device can hold.
+struct CodeWords {
+  uint64_t low = 0, high = 0;
+  explicit constexpr CodeWords(const int8_t (&codes)[16]) {
+    for (int i = 0; i < 8; ++i) {
+      low |= uint64_t{static_cast<uint8_t>(codes[i])} << (8 * i);
+      high |= uint64_t{static_cast<uint8_t>(codes[i + 8])} << (8 * i);
+    }
+  }
+  constexpr int at(int index) const {
+    return static_cast<int8_t>((index < 8 ? low : high) >> (index % 8 * 8) & 255);
+  }
+};
+inline constexpr CodeWords kWordsIQ4{kCodesIQ4}, kWordsMXFP4{kCodesMXFP4};
+
 // d of a block of MXFP4: 2^(e - 128), half the E8M0 scale, because the codes are doubled. Subnormal
 // for e = 0 and 1; infinite for e = 255, E8M0's NaN.
-static inline float scale_mxfp4(uint8_t e) {
+static constexpr float scale_mxfp4(uint8_t e) {
   return std::bit_cast<float>(e == 0 ? 0x00400000u : uint32_t{e} << 23) * 0.5f;
 }
 
@@ -103,7 +118,7 @@ struct ScaleMin {
 // Scale and minimum of sub-block j (0 to 7) of Q4_K and Q5_K. The first four lie in the low six
 // bits of bytes 0-3 and 4-7; the others have their low four bits in bytes 8-11 and their upper two
 // in the top of bytes 0-7.
-static inline ScaleMin scale_min_k(const uint8_t* scales, int j) {
+static constexpr ScaleMin scale_min_k(const uint8_t* scales, int j) {
   if (j < 4) {
     return {static_cast<uint8_t>(scales[j] & 63), static_cast<uint8_t>(scales[j + 4] & 63)};
   }
@@ -125,20 +140,20 @@ static inline std::array<uint8_t, 12> pack_scale_min_k(const ScaleMin (&pairs)[8
 
 // Integer scale and minimum of sub-block j of the other formats of 256 elements (Q2_K, Q3_K and
 // Q6_K: sixteen of 16 elements, IQ4_XS: eight of 32).
-static inline int sub_scale(const BlockQ2_K& b, int j) {
+static constexpr int sub_scale(const BlockQ2_K& b, int j) {
   return b.scales[j] & 15;
 }
-static inline int sub_min(const BlockQ2_K& b, int j) {
+static constexpr int sub_min(const BlockQ2_K& b, int j) {
   return b.scales[j] >> 4;
 }
-static inline int sub_scale(const BlockQ3_K& b, int j) {
+static constexpr int sub_scale(const BlockQ3_K& b, int j) {
   const int low = j < 8 ? b.scales[j] & 15 : b.scales[j - 8] >> 4;
   return (low | (b.scales[8 + j % 4] >> (j / 4 * 2) & 3) << 4) - 32;
 }
-static inline int sub_scale(const BlockQ6_K& b, int j) {
+static constexpr int sub_scale(const BlockQ6_K& b, int j) {
   return b.scales[j];
 }
-static inline int sub_scale(const BlockIQ4_XS& b, int j) {
+static constexpr int sub_scale(const BlockIQ4_XS& b, int j) {
   const int low = b.scales_l[j / 2] >> (j % 2 * 4) & 15;
   return (low | (b.scales_h >> (2 * j) & 3) << 4) - 32;
 }
@@ -157,48 +172,48 @@ static inline void set_sub_scale(BlockIQ4_XS& b, int j, int scale) {
 
 // Code of element i of a block, as the products of the law take it: the implied offset is already
 // taken off where the format has one.
-static inline int code(const BlockQ4_0& b, int i) {
+static constexpr int code(const BlockQ4_0& b, int i) {
   return (b.qs[i % 16] >> (i / 16 * 4) & 15) - 8;
 }
-static inline int code(const BlockQ4_1& b, int i) {
+static constexpr int code(const BlockQ4_1& b, int i) {
   return b.qs[i % 16] >> (i / 16 * 4) & 15;
 }
-static inline int code(const BlockQ5_0& b, int i) {
+static constexpr int code(const BlockQ5_0& b, int i) {
   return ((b.qs[i % 16] >> (i / 16 * 4) & 15) | (b.qh[i / 8] >> (i % 8) & 1) << 4) - 16;
 }
-static inline int code(const BlockQ5_1& b, int i) {
+static constexpr int code(const BlockQ5_1& b, int i) {
   return (b.qs[i % 16] >> (i / 16 * 4) & 15) | (b.qh[i / 8] >> (i % 8) & 1) << 4;
 }
-static inline int code(const BlockQ8_0& b, int i) {
+static constexpr int code(const BlockQ8_0& b, int i) {
   return b.qs[i];
 }
-static inline int code(const BlockIQ4_NL& b, int i) {
-  return kCodesIQ4[b.qs[i % 16] >> (i / 16 * 4) & 15];
+static constexpr int code(const BlockIQ4_NL& b, int i) {
+  return kWordsIQ4.at(b.qs[i % 16] >> (i / 16 * 4) & 15);
 }
-static inline int code(const BlockMXFP4& b, int i) {
-  return kCodesMXFP4[b.qs[i % 16] >> (i / 16 * 4) & 15];
+static constexpr int code(const BlockMXFP4& b, int i) {
+  return kWordsMXFP4.at(b.qs[i % 16] >> (i / 16 * 4) & 15);
 }
-static inline int code(const BlockQ2_K& b, int i) {
+static constexpr int code(const BlockQ2_K& b, int i) {
   return b.qs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
 }
-static inline int code(const BlockQ3_K& b, int i) {
+static constexpr int code(const BlockQ3_K& b, int i) {
   const int low = b.qs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
   return (low | (b.hmask[i % 32] >> (i / 32) & 1) << 2) - 4;
 }
-static inline int code(const BlockQ4_K& b, int i) {
+static constexpr int code(const BlockQ4_K& b, int i) {
   return b.qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
 }
-static inline int code(const BlockQ5_K& b, int i) {
+static constexpr int code(const BlockQ5_K& b, int i) {
   return (b.qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15) | (b.qh[i % 32] >> (i / 32) & 1)
                                                                      << 4;
 }
-static inline int code(const BlockQ6_K& b, int i) {
+static constexpr int code(const BlockQ6_K& b, int i) {
   const int low = b.ql[i / 128 * 64 + i % 64] >> (i / 64 % 2 * 4) & 15;
   const int high = b.qh[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
   return (low | high << 4) - 32;
 }
-static inline int code(const BlockIQ4_XS& b, int i) {
-  return kCodesIQ4[b.qs[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4) & 15];
+static constexpr int code(const BlockIQ4_XS& b, int i) {
+  return kWordsIQ4.at(b.qs[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4) & 15);
 }
 
 // The integers of the law's products (weight-types.md, "In the product") never pass int32, in any

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "kernels/cpu/float_mode.h"
-#include "kernels/cpu/kernels.h"
 #include "kernels/ops/quantize_activations.h"
 #include "kernels/rope_table.h"
 
@@ -201,7 +200,7 @@ void CudaBackend::run_launches() {
 }
 
 void CudaBackend::run_ops() {
-  make_rotary_rows();
+  make_inputs();
   if (observer_) device_->mark();
   for (int i = 0; i < n_ops(); ++i) {
     if (plan_.rows_at(i) > 0) {
@@ -214,17 +213,29 @@ void CudaBackend::run_ops() {
   check_logits();
 }
 
-void CudaBackend::make_rotary_rows() {
-  const int64_t pairs = first_pair_.back();
-  if (pairs == 0) return;
-  device_->kernels().rotary_rows(
-      {rotary_pairs_.as<RotaryPair>(), pairs, on_device<int64_t>(positions_at_), plan_.rows,
-       rotary_.as<float>()},
-      device_->stream());
+void CudaBackend::make_inputs() {
+  InputsArgs args;
+  if (first_pair_.back() > 0) {
+    args.rotary = {rotary_pairs_.as<RotaryPair>(), first_pair_.back(),
+                   on_device<int64_t>(positions_at_), plan_.rows, rotary_.as<float>()};
+  }
+  for (size_t i = 0; i < embedded_.size(); ++i) {
+    const auto& embed = args_of<op::Embed>(facts_.embeds[i]);
+    args.embed = {on_device<std::byte>(embedded_[i].encoded),
+                  embed.table->type,
+                  plan_.rows,
+                  embed.table->n_in,
+                  embed.table->row_bytes,
+                  embed.scale,
+                  embeds_.as<float>() + embedded_[i].first};
+    device_->kernels().inputs(args, device_->stream());
+    args = {};
+  }
+  if (args.rotary.rows > 0) device_->kernels().inputs(args, device_->stream());
 }
 
 void CudaBackend::run_steps() {
-  make_rotary_rows();
+  make_inputs();
   for (const Step& step : steps_) {
     std::visit([&](const auto& args) { run_step(args); }, step);
   }
@@ -319,14 +330,19 @@ void CudaBackend::fill_block(const Graph& graph) {
   flags_at_ = block_.add(flags);
   std::memset(block_.at(flags_at_), 0, static_cast<size_t>(flags));
   embedded_.clear();
+  int64_t floats = 0;
   for (const int i : facts_.embeds) {
-    const auto& embed = std::get<op::Embed>(graph.ops[static_cast<size_t>(i)].args);
-    const int64_t at = block_.add(4 * plan_.rows * embed.table->n_in);
-    const EmbedArgs args{embed.table, plan_.tokens.data(), embed.scale, plan_.rows,
-                         reinterpret_cast<float*>(block_.at(at))};
-    all_cpu_kernels()[0]->embed(args, {0, args.items()});
-    embedded_.push_back(at);
+    const Weight& table = *std::get<op::Embed>(graph.ops[static_cast<size_t>(i)].args).table;
+    const int64_t at = block_.add(plan_.rows * table.row_bytes);
+    for (int64_t row = 0; row < plan_.rows; ++row) {
+      const int32_t token = plan_.tokens[static_cast<size_t>(row)];
+      std::memcpy(block_.at(at + row * table.row_bytes), table.data + token * table.row_bytes,
+                  static_cast<size_t>(table.row_bytes));
+    }
+    embedded_.push_back({at, floats});
+    floats += plan_.rows * table.n_in;
   }
+  if (floats > 0) grow(embeds_, 4 * floats, "embedding rows");
   positions_at_ = block_.add(8 * plan_.rows);
   std::memcpy(block_.at(positions_at_), plan_.positions.data(),
               static_cast<size_t>(8 * plan_.rows));
@@ -405,7 +421,7 @@ std::pair<const float*, const float*> CudaBackend::rotary_of(const RopeSpec* spe
 // Of the Embed ops in order, where op op_index's rows are.
 const float* CudaBackend::embedded_of(int op_index) const {
   const auto found = std::find(facts_.embeds.begin(), facts_.embeds.end(), op_index);
-  return on_device<float>(embedded_[static_cast<size_t>(found - facts_.embeds.begin())]);
+  return embeds_.as<float>() + embedded_[static_cast<size_t>(found - facts_.embeds.begin())].first;
 }
 
 void CudaBackend::run_op(const op::Embed& a, int op_index) {

@@ -84,7 +84,7 @@ class CudaBackend final : public Backend {
   void run_products(const op::Linear&, int op_index);
   HeadsArgs heads_of(const step::Heads&, size_t segment) const;
   void run_attention(const step::Attention&, const bool (&forms)[2]);
-  void make_rotary_rows();
+  void make_inputs();
   void check_logits();
   void read_results(const Graph& graph);
   void forget_rows();
@@ -138,7 +138,7 @@ class CudaBackend final : public Backend {
   std::vector<DeviceBuffer> slots_;
   std::vector<Step> steps_;
   DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or digits
-  DeviceBuffer block_memory_, rotary_, partials_, spans_, maxima_, read_buffer_, read_sink_;
+  DeviceBuffer block_memory_, rotary_, embeds_, partials_, spans_, maxima_, read_buffer_, read_sink_;
   HostBuffer block_there_, results_;
   // Passes seen, null where they came once. All of the same buffers and weights.
   std::map<Shape, std::shared_ptr<Recording>> recorded_;
@@ -150,7 +150,12 @@ class CudaBackend final : public Backend {
   Pass* pass_ = nullptr;
   std::shared_ptr<const DeviceWeights> weights_;
   PassPlan plan_;
-  std::vector<int64_t> embedded_;  // [Embed ops in order] offsets
+  // Of the Embed ops in order: where the table's rows are in the block, and the first float of
+  // embeds_ that they become.
+  struct EmbedPlace {
+    int64_t encoded = 0, first = 0;
+  };
+  std::vector<EmbedPlace> embedded_;
   std::vector<SegmentLists> segments_;
   int64_t greatest_wanted_ = 0;  // above 0: lists in place of logits rows
   int64_t greatest_at_ = 0, positions_at_ = 0, selected_at_ = 0, flags_at_ = 0, forgotten_at_ = 0;

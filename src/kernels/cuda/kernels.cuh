@@ -3,9 +3,9 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/inputs.cuh"
 #include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/products_float.cuh"
-#include "kernels/cuda/rotary.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -24,7 +24,7 @@ void products(const ProductsArgs& args, Stream stream) {
 }
 
 [[maybe_unused]] constexpr DeviceKernels kTable = {
-    quantize,        products,     matmul_float, rms_norm,        rotary_rows,    rope,
+    quantize,        products,     matmul_float, rms_norm,        inputs,         rope,
     kv_write,        add,          gated_act,    softcap,         select_rows,    check_logits,
     row_chain,       act_quantize, heads,        attention_units, attention_join, attention_merge,
     greatest_logits, fill,         read};

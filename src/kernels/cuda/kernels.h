@@ -87,6 +87,21 @@ struct RotaryRowsArgs {
   float* out = nullptr;  // of each spec cosines, then sines [rows][n]
 };
 
+// Rows of an embedding table as the file has them, row_bytes apart, to binary32 and scaled.
+struct EmbedRowsArgs {
+  const std::byte* encoded = nullptr;  // [rows][row_bytes]
+  TensorType type = TensorType::f32;
+  int64_t rows = 0, width = 0, row_bytes = 0;
+  float scale = 1.0f;
+  float* out = nullptr;  // [rows][width]
+};
+// Either may have no rows.
+struct InputsArgs {
+  RotaryRowsArgs rotary;
+  EmbedRowsArgs embed;
+  unsigned embed_from = 0;  // the launch's own: its block with the first embedding row
+};
+
 struct RopeDeviceArgs {
   float* x = nullptr;
   const float* cos = nullptr;
@@ -307,7 +322,7 @@ struct DeviceKernels {
   void (*products)(const ProductsArgs&, Stream);
   void (*matmul_float)(const FloatMatmulArgs&, Stream);
   void (*rms_norm)(const RmsNormDeviceArgs&, Stream);
-  void (*rotary_rows)(const RotaryRowsArgs&, Stream);
+  void (*inputs)(const InputsArgs&, Stream);
   void (*rope)(const RopeDeviceArgs&, Stream);
   void (*kv_write)(const KvWriteDeviceArgs&, Stream);
   void (*add)(const AddDeviceArgs&, Stream);

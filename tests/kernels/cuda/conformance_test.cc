@@ -545,8 +545,8 @@ TEST_F(Cuda, RotaryRows) {
     const auto pairs_at = put(pairs);
     const auto positions_at = put(positions);
     const auto out = empty<float>(2 * rows * all);
-    kernels().rotary_rows({pairs_at.get(), all, positions_at.get(), rows, out.get()},
-                          device_->stream());
+    kernels().inputs({{pairs_at.get(), all, positions_at.get(), rows, out.get()}, {}},
+                     device_->stream());
     const auto want_at = [&](const std::vector<int64_t>& of) {
       std::vector<float> want;
       for (const RopeFrequencies& spec : specs) {
@@ -565,6 +565,43 @@ TEST_F(Cuda, RotaryRows) {
     tally.count(2 * rows * all);
   }
   EXPECT_TRUE(control.seen(0.9));
+}
+
+TEST_F(Cuda, EmbeddingRows) {
+  Tally tally("cuda embedding rows");
+  Control control("cuda embedding rows, one bit of a code other");
+  Random random(66);
+  std::vector<TensorType> types(std::begin(kFloatTypes), std::end(kFloatTypes));
+  types.insert(types.end(), std::begin(kQuantTypes), std::end(kQuantTypes));
+  for (const TensorType type : types) {
+    for (int64_t trial = 0; trial < trials(12, 2); ++trial) {
+      const int64_t width = legal_k(type, random.between(1, few_trials() ? 8 : 150), random);
+      const int64_t rows = random.between(1, few_trials() ? 3 : 40);
+      OwnedWeight table = random_weight(random, type, width, rows);
+      std::vector<int32_t> tokens;
+      for (int64_t row = 0; row < rows; ++row) tokens.push_back(static_cast<int32_t>(row));
+      const float scale = trial % 2 == 0 ? 1.0f : 0x1.94c584p4f;
+      std::vector<float> want(static_cast<size_t>(rows * width));
+      const EmbedArgs args{&table.weight, tokens.data(), scale, rows, want.data()};
+      reference().embed(args, {0, args.items()});
+      const auto got_of = [&] {
+        const Weight& w = table.weight;
+        const auto encoded = put(std::vector<std::byte>(w.data, w.data + rows * w.row_bytes));
+        const auto out = empty<float>(rows * width);
+        kernels().inputs({{}, {encoded.get(), type, rows, width, w.row_bytes, scale, out.get()}},
+                         device_->stream());
+        EXPECT_TRUE(out.guard_holds());
+        return out.values();
+      };
+      ASSERT_TRUE(same_bits(got_of(), want)) << gguf::type_info(type).name << " width " << width;
+      tally.count(rows * width);
+      const gguf::TypeInfo& info = gguf::type_info(type);
+      const int64_t byte = info.block_elements == 1 ? info.block_bytes - 1 : info.block_bytes / 2;
+      table.bytes[static_cast<size_t>(byte)] ^= std::byte{0x10};
+      control.trial(!same_bits(got_of(), want));
+    }
+  }
+  EXPECT_TRUE(control.seen(0.8));
 }
 
 std::vector<Candidate> from_bound(const float* row, int64_t width, float bound) {
