@@ -157,7 +157,7 @@ inline void put_quarter(const std::byte* in, const std::byte* pairs, int half, i
 #pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
     Codes w[1];
-    Format::template codes<1, k>(in, half, g, w);
+    Format::template codes<1, k>(in, tiles::kAhead.far, half, g, w);
     put<digits>(out, 8 * block + g, minus(w[0], offset), g < 4 ? first : second);
   }
 }

@@ -29,7 +29,7 @@ struct Q45_K {
       const std::byte* fifth = in + L::kFifth + 64 * j;
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g) {
-        const Codes both = load_ahead(nibbles + 64 * g);
+        const Codes both = load_ahead(nibbles + 64 * g, x.far[s % 2]);
         Codes low = Simd::low_nibbles(both), high = Simd::high_nibbles(both);
         if constexpr (fifth_bits) {
           low = Simd::add_fifth_bits(low, fifth + 8 * g);
@@ -66,7 +66,7 @@ struct Q45_K {
 // from k on, groups 4·part … 4·part + 3 of each; their scaled sums are added to t. The quarters of
 // a half share bytes; how many are done together is a matter of registers.
 template <typename Format, int quarters, int k, int R>
-inline void add_quarters(const std::byte* in, int half, int part, const int8_t* q,
+inline void add_quarters(const std::byte* in, int64_t far, int half, int part, const int8_t* q,
                          const Int* scales, Int* t) {
   Int isum[quarters][R];
 #pragma GCC unroll 4
@@ -78,7 +78,7 @@ inline void add_quarters(const std::byte* in, int half, int part, const int8_t* 
   for (int i = 0; i < 4; ++i) {
     const int g = 4 * part + i;
     Codes w[quarters];
-    Format::template codes<quarters, k>(in, half, g, w);
+    Format::template codes<quarters, k>(in, far, half, g, w);
 #pragma GCC unroll 4
     for (int j = 0; j < quarters; ++j) dot_rows<false, R>(isum[j], w[j], q, 32 * (k + j) + 4 * g);
   }
@@ -93,19 +93,20 @@ inline void add_quarters(const std::byte* in, int half, int part, const int8_t* 
 
 // pairs: the scales as signed bytes, [8][column][2], of 16 elements each.
 template <typename Format, int R>
-inline void add_superblock(const std::byte* in, const std::byte* pairs, const int8_t* q, Int* t) {
+inline void add_superblock(const std::byte* in, int64_t far, const std::byte* pairs, const int8_t* q,
+                           Int* t) {
   for (int half = 0; half < 2; ++half, q += 128 * R) {
     Int scales[4];  // two int16 a column
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) scales[k] = Simd::widen_signed_pairs(pairs + 32 * (4 * half + k));
     for (int part = 0; part < 2; ++part) {
       if constexpr (4 * R <= kAccumulators) {
-        add_quarters<Format, 4, 0, R>(in, half, part, q, scales, t);
+        add_quarters<Format, 4, 0, R>(in, far, half, part, q, scales, t);
       } else {
-        add_quarters<Format, 1, 0, R>(in, half, part, q, scales, t);
-        add_quarters<Format, 1, 1, R>(in, half, part, q, scales, t);
-        add_quarters<Format, 1, 2, R>(in, half, part, q, scales, t);
-        add_quarters<Format, 1, 3, R>(in, half, part, q, scales, t);
+        add_quarters<Format, 1, 0, R>(in, far, half, part, q, scales, t);
+        add_quarters<Format, 1, 1, R>(in, far, half, part, q, scales, t);
+        add_quarters<Format, 1, 2, R>(in, far, half, part, q, scales, t);
+        add_quarters<Format, 1, 3, R>(in, far, half, part, q, scales, t);
       }
     }
   }
@@ -140,9 +141,9 @@ struct Q2_K {
   using L = tiles::Q2_K;
 
   template <int quarters, int k>
-  static void codes(const std::byte* in, int half, int g, Codes* w) {
+  static void codes(const std::byte* in, int64_t far, int half, int g, Codes* w) {
     const std::byte* at = in + L::kCodes + 64 * (8 * half + g);
-    const Codes all = k == 0 ? load_ahead(at) : Simd::load_codes(at);
+    const Codes all = k == 0 ? load_ahead(at, far) : Simd::load_codes(at);
     w[0] = Simd::bits<2 * k, 3>(all);
     if constexpr (quarters == 4) {
       w[1] = Simd::bits<2, 3>(all);
@@ -163,7 +164,7 @@ struct Q2_K {
   static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int* minus_u) {
     alignas(64) std::byte scale[256], min[256];
     unpack_scales(in, scale, min);
-    add_superblock<Q2_K, R>(in, scale, x.q + 256 * R * s, t);
+    add_superblock<Q2_K, R>(in, x.far[s % 2], scale, x.q + 256 * R * s, t);
     dot_factors<R>(min, x, s, minus_u);
   }
   static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
@@ -187,12 +188,12 @@ struct Q3_K {
   using L = tiles::Q3_K;
 
   template <int quarters, int k>
-  static void codes(const std::byte* in, int half, int g, Codes* w) {
+  static void codes(const std::byte* in, int64_t far, int half, int g, Codes* w) {
     const std::byte* lows = in + L::kLow + 64 * (8 * half + g);
     const std::byte* thirds = in + L::kThird + 64 * g;
-    const Codes low = k == 0 ? load_ahead(lows) : Simd::load_codes(lows);
+    const Codes low = k == 0 ? load_ahead(lows, far) : Simd::load_codes(lows);
     const Codes third = Simd::shift_right_any(
-        k == 0 && half == 0 ? load_ahead(thirds) : Simd::load_codes(thirds), 4 * half);
+        k == 0 && half == 0 ? load_ahead(thirds, far) : Simd::load_codes(thirds), 4 * half);
     w[0] = Simd::either(Simd::bits<2 * k, 3>(low), Simd::bits<k - 2, 4>(third));
     if constexpr (quarters == 4) {
       w[1] = Simd::either(Simd::bits<2, 3>(low), Simd::bits<-1, 4>(third));
@@ -214,7 +215,7 @@ struct Q3_K {
   static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int*) {
     alignas(64) std::byte scale[256];
     unpack_scales(in, scale);
-    add_superblock<Q3_K, R>(in, scale, x.q + 256 * R * s, t);
+    add_superblock<Q3_K, R>(in, x.far[s % 2], scale, x.q + 256 * R * s, t);
     take_offset<2, R>(scale, x, s, t);
   }
   static Float d(const std::byte* in) {
@@ -232,14 +233,14 @@ struct Q6_K {
 
   // Quarters k and k + 2 share their nibbles, all four their upper bits.
   template <int quarters, int k>
-  static void codes(const std::byte* in, int half, int g, Codes* w) {
+  static void codes(const std::byte* in, int64_t far, int half, int g, Codes* w) {
     const std::byte* nibbles = in + L::kNibbles + 64 * (16 * half + 8 * (k & 1) + g);
     const std::byte* uppers = in + L::kUpper + 64 * (8 * half + g);
-    const Codes upper = k == 0 ? load_ahead(uppers) : Simd::load_codes(uppers);
-    const Codes both = k < 2 ? load_ahead(nibbles) : Simd::load_codes(nibbles);
+    const Codes upper = k == 0 ? load_ahead(uppers, far) : Simd::load_codes(uppers);
+    const Codes both = k < 2 ? load_ahead(nibbles, far) : Simd::load_codes(nibbles);
     w[0] = Simd::add_two_bits<k>(k < 2 ? Simd::low_nibbles(both) : Simd::high_nibbles(both), upper);
     if constexpr (quarters == 4) {
-      const Codes odd = load_ahead(nibbles + 512);
+      const Codes odd = load_ahead(nibbles + 512, far);
       w[1] = Simd::add_two_bits<1>(Simd::low_nibbles(odd), upper);
       w[2] = Simd::add_two_bits<2>(Simd::high_nibbles(both), upper);
       w[3] = Simd::add_two_bits<3>(Simd::high_nibbles(odd), upper);
@@ -248,7 +249,7 @@ struct Q6_K {
 
   template <int R>
   static void sums(const std::byte* in, const Rows<R>& x, int64_t s, Int* t, Int*) {
-    add_superblock<Q6_K, R>(in, in + L::kScales, x.q + 256 * R * s, t);
+    add_superblock<Q6_K, R>(in, x.far[s % 2], in + L::kScales, x.q + 256 * R * s, t);
     take_offset<5, R>(in + L::kScales, x, s, t);
   }
   static Float d(const std::byte* in) { return Simd::load_f16(in + L::kD); }
@@ -278,7 +279,7 @@ struct IQ4_XS {
       const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) isum[0][r] = Simd::start_signed(sums + 2 * r);
-      dot_indices<kCodesIQ4, true, R, 1>(in + L::kNibbles + 256 * j, 0, x.q + 32 * R * (8 * s + j),
+      dot_indices<kCodesIQ4, true, R, 1>(in + L::kNibbles + 256 * j, 0, &x.far[s % 2], x.q + 32 * R * (8 * s + j),
                                          isum);
       const Int own = Simd::widen_signed_bytes(scale + 16 * j);
 #pragma GCC unroll 8

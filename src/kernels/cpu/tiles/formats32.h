@@ -24,12 +24,13 @@ struct Q8_0 {
   static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
   static Int start(const int32_t* start) { return Simd::start_signed(start); }
   template <int R, int T>
-  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int64_t* far, const int8_t* q,
+                   Int isum[][R]) {
 #pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
       Codes w[T];
 #pragma GCC unroll 2
-      for (int t = 0; t < T; ++t) w[t] = load_ahead(codes + t * tile_bytes + 64 * g);
+      for (int t = 0; t < T; ++t) w[t] = load_ahead(codes + t * tile_bytes + 64 * g, far[t]);
       dot_tiles<true, R, T>(isum, w, q, 4 * g);
     }
   }
@@ -43,14 +44,15 @@ struct Nibbles {
   static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
   static Int start(const int32_t* start) { return start_of<offset>(start); }
   template <int R, int T>
-  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int64_t* far, const int8_t* q,
+                   Int isum[][R]) {
 #pragma GCC unroll 4
     for (int g = 0; g < 4; ++g) {
       Codes low[T], high[T];
 #pragma GCC unroll 2
       for (int t = 0; t < T; ++t) {
         const std::byte* own = codes + t * tile_bytes;
-        const Codes both = load_ahead(own + 64 * g);
+        const Codes both = load_ahead(own + 64 * g, far[t]);
         low[t] = Simd::low_nibbles(both);
         high[t] = Simd::high_nibbles(both);
         if constexpr (fifth_bits) {
@@ -74,8 +76,9 @@ struct IQ4_NL {
   static Float d(const std::byte* factors, int64_t b) { return Simd::load_f16(factors + 32 * b); }
   static Int start(const int32_t* start) { return Simd::start_signed(start); }
   template <int R, int T>
-  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
-    dot_indices<kCodesIQ4, true, R, T>(codes, tile_bytes, q, isum);
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int64_t* far, const int8_t* q,
+                   Int isum[][R]) {
+    dot_indices<kCodesIQ4, true, R, T>(codes, tile_bytes, far, q, isum);
   }
 };
 
@@ -87,8 +90,9 @@ struct MXFP4 {
   }
   static Int start(const int32_t* start) { return start_of<12>(start); }
   template <int R, int T>
-  static void dots(const std::byte* codes, int64_t tile_bytes, const int8_t* q, Int isum[][R]) {
-    dot_indices<kCodesMXFP4, false, R, T>(codes, tile_bytes, q, isum);
+  static void dots(const std::byte* codes, int64_t tile_bytes, const int64_t* far, const int8_t* q,
+                   Int isum[][R]) {
+    dot_indices<kCodesMXFP4, false, R, T>(codes, tile_bytes, far, q, isum);
   }
 };
 

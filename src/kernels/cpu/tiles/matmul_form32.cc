@@ -32,7 +32,7 @@ struct Form32 {
 #pragma GCC unroll 2
           for (int t = 0; t < T; ++t) isum[t][r] = start;
         }
-        Format::template dots<R, T>(codes, tile_bytes, x.q + 32 * R * (b0 + b), isum);
+        Format::template dots<R, T>(codes, tile_bytes, x.far, x.q + 32 * R * (b0 + b), isum);
 #pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
           const Float d = Format::d(in + t * tile_bytes, b);

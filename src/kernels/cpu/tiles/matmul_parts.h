@@ -28,14 +28,16 @@ struct Rows {
   const int32_t* starts;  // [32 elements][rows], -128·Σ q
   const int16_t* sums;    // [32 elements][rows][2], minus Σ q of 16 each
   int64_t rows;           // of the pass: the stride
+  int64_t far[2];         // what to ask the second level for while even and odd parts are read: of
+                          // two tiles side by side, else of a tile's superblocks
 };
 
 // Weights are read once, in order. Asked for ahead of their use, a line for every line that is
 // read, they come while earlier ones are computed with; without it the eight rows of a verify pass
 // cost 2.5 times as much (docs/rejected.md). Past a matrix's end it asks for nothing of use, and
 // can't fault.
-inline Codes load_ahead(const std::byte* codes) {
-  _mm_prefetch(reinterpret_cast<const char*>(codes + tiles::kAhead.far), _MM_HINT_T2);
+inline Codes load_ahead(const std::byte* codes, int64_t far = tiles::kAhead.far) {
+  _mm_prefetch(reinterpret_cast<const char*>(codes + far), _MM_HINT_T2);
   _mm_prefetch(reinterpret_cast<const char*>(codes + tiles::kAhead.near), _MM_HINT_T0);
   return Simd::load_codes(codes);
 }
@@ -69,14 +71,14 @@ constexpr uint8_t kCodesMXFP4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10,
 
 // Four rows of nibbles are 32 elements: the low ones the first 16.
 template <const uint8_t* table, bool is_signed, int R, int T>
-inline void dot_indices(const std::byte* codes, int64_t tile_bytes, const int8_t* q,
-                        Int isum[][R]) {
+inline void dot_indices(const std::byte* codes, int64_t tile_bytes, const int64_t* far,
+                        const int8_t* q, Int isum[][R]) {
 #pragma GCC unroll 4
   for (int g = 0; g < 4; ++g) {
     Codes low[T], high[T];
 #pragma GCC unroll 2
     for (int t = 0; t < T; ++t) {
-      const Codes both = load_ahead(codes + t * tile_bytes + 64 * g);
+      const Codes both = load_ahead(codes + t * tile_bytes + 64 * g, far[t]);
       low[t] = Simd::look_up(table, Simd::low_nibbles(both));
       high[t] = Simd::look_up(table, Simd::high_nibbles(both));
     }
@@ -129,16 +131,22 @@ void store_tile(const MatmulQuantizedArgs& args, int64_t tile, int64_t first_row
   }
 }
 
+// Distances in bytes at which a group of rows asks for weights (Rows::far).
+struct Far {
+  int64_t even, odd;
+};
+
 // Tiles [range.begin, range.end) for R rows of the pass from first_row on.
 template <template <typename, int> class Form, typename Format, int R>
 void tiles_of_rows(const MatmulQuantizedArgs& args, Range range, int64_t tile_bytes,
-                   int64_t first_row) {
+                   int64_t first_row, Far far) {
   const Rows<R> x = {args.x.q + first_row * args.weight->n_in,
                      args.x.d + first_row,
                      args.x.d_sums + first_row,
                      args.x.starts + first_row,
                      args.x.sums + 2 * first_row,
-                     args.rows};
+                     args.rows,
+                     {far.even, far.odd}};
   // Two tiles share the loads of the activations; not worth the registers while memory is slower.
   constexpr int T = Form<Format, R>::kTiles;
   int64_t tile = range.begin;
@@ -161,13 +169,15 @@ void tiles_of_rows(const MatmulQuantizedArgs& args, Range range, int64_t tile_by
 // Tiles that all rows pass over together take about this much of the second-level cache.
 constexpr int64_t kTogetherBytes = 192 << 10;
 
-// Asks for a part of the tiles that come next, so that with many rows in a pass their way from
-// memory costs nothing.
-inline void ask_for_part(const std::byte* from, int64_t bytes, int64_t part, int64_t parts) {
-  const int64_t lines = (bytes + 63) / 64;
-  for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + 64 * line), _MM_HINT_T1);
-  }
+// With several groups of rows, the first two ask for half each of the tiles that come next, line by
+// line as they read their own: so the memory is busy in both. Nobody has asked for a first run of
+// tiles; its first group reads as one alone does, and its second asks for all of the next.
+inline Far far_of(int64_t group, int64_t groups, bool is_first, bool is_last, int64_t next) {
+  const tiles::Ahead& ahead = tiles::kAhead;
+  if (groups == 1 || (is_first && group == 0)) return {ahead.far, ahead.far};
+  if (is_last) return {ahead.near, ahead.near};
+  if (is_first && group == 1) return {next, next};
+  return {group == 0 ? next : ahead.near, group == 1 ? next : ahead.near};
 }
 
 template <template <typename, int> class Form, typename Format>
@@ -177,40 +187,37 @@ void product(const MatmulQuantizedArgs& args, Range items) {
   const int64_t groups = (args.rows + kRows - 1) / kRows;
   for (int64_t tile = items.begin; tile < items.end; tile += together) {
     const Range range{tile, smaller(items.end, tile + together)};
-    const int64_t next = smaller(items.end, range.end + together) - range.end;
     for (int64_t first = 0; first < args.rows; first += kRows) {
       const int64_t rows = smaller(kRows, args.rows - first);
-      if (groups > 1) {
-        ask_for_part(args.packed + range.end * tile_bytes, next * tile_bytes, first / kRows,
-                     groups);
-      }
+      const Far far = far_of(first / kRows, groups, tile == items.begin, range.end == items.end,
+                             together * tile_bytes);
       switch (rows) {
         case 1:
-          tiles_of_rows<Form, Format, 1>(args, range, tile_bytes, first);
+          tiles_of_rows<Form, Format, 1>(args, range, tile_bytes, first, far);
           break;
         case 2:
-          tiles_of_rows<Form, Format, 2>(args, range, tile_bytes, first);
+          tiles_of_rows<Form, Format, 2>(args, range, tile_bytes, first, far);
           break;
         case 3:
-          tiles_of_rows<Form, Format, 3>(args, range, tile_bytes, first);
+          tiles_of_rows<Form, Format, 3>(args, range, tile_bytes, first, far);
           break;
         case 4:
-          tiles_of_rows<Form, Format, 4>(args, range, tile_bytes, first);
+          tiles_of_rows<Form, Format, 4>(args, range, tile_bytes, first, far);
           break;
         default:
           if constexpr (kRows > 4) {
             switch (rows) {
               case 5:
-                tiles_of_rows<Form, Format, 5>(args, range, tile_bytes, first);
+                tiles_of_rows<Form, Format, 5>(args, range, tile_bytes, first, far);
                 break;
               case 6:
-                tiles_of_rows<Form, Format, 6>(args, range, tile_bytes, first);
+                tiles_of_rows<Form, Format, 6>(args, range, tile_bytes, first, far);
                 break;
               case 7:
-                tiles_of_rows<Form, Format, 7>(args, range, tile_bytes, first);
+                tiles_of_rows<Form, Format, 7>(args, range, tile_bytes, first, far);
                 break;
               default:
-                tiles_of_rows<Form, Format, 8>(args, range, tile_bytes, first);
+                tiles_of_rows<Form, Format, 8>(args, range, tile_bytes, first, far);
             }
           }
       }
