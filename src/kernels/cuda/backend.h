@@ -138,7 +138,8 @@ class CudaBackend final : public Backend {
   std::vector<DeviceBuffer> slots_;
   std::vector<Step> steps_;
   DeviceBuffer q_[2], d_[2], sums_[2];  // [form q32, q256]; sums: d_sums or digits
-  DeviceBuffer block_memory_, rotary_, embeds_, partials_, spans_, maxima_, read_buffer_, read_sink_;
+  DeviceBuffer block_memory_, rotary_, embeds_, partials_, spans_, maxima_, read_buffer_,
+      read_sink_;
   HostBuffer block_there_, results_;
   // Passes seen, null where they came once. All of the same buffers and weights.
   std::map<Shape, std::shared_ptr<Recording>> recorded_;

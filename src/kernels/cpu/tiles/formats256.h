@@ -93,8 +93,8 @@ inline void add_quarters(const std::byte* in, int64_t far, int half, int part, c
 
 // pairs: the scales as signed bytes, [8][column][2], of 16 elements each.
 template <typename Format, int R>
-inline void add_superblock(const std::byte* in, int64_t far, const std::byte* pairs, const int8_t* q,
-                           Int* t) {
+inline void add_superblock(const std::byte* in, int64_t far, const std::byte* pairs,
+                           const int8_t* q, Int* t) {
   for (int half = 0; half < 2; ++half, q += 128 * R) {
     Int scales[4];  // two int16 a column
 #pragma GCC unroll 4
@@ -279,8 +279,8 @@ struct IQ4_XS {
       const int16_t* sums = x.sums + 2 * (8 * s + j) * x.rows;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) isum[0][r] = Simd::start_signed(sums + 2 * r);
-      dot_indices<kCodesIQ4, true, R, 1>(in + L::kNibbles + 256 * j, 0, &x.far[s % 2], x.q + 32 * R * (8 * s + j),
-                                         isum);
+      dot_indices<kCodesIQ4, true, R, 1>(in + L::kNibbles + 256 * j, 0, &x.far[s % 2],
+                                         x.q + 32 * R * (8 * s + j), isum);
       const Int own = Simd::widen_signed_bytes(scale + 16 * j);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) t[r] = Simd::mul_add(isum[0][r], own, t[r]);
