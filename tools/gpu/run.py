@@ -7,7 +7,7 @@ In a folder made by pack.sh, in this order, each part within its own time:
   prove         prove --device cuda --against cpu --quick on each model
   texts         20 texts of the suite, 256 tokens each, greedy and at temperature 0.8: ids, logits rows and KV
                 pages as the CPU's, on each model
-  long          prove --quick behind a prompt of some thousand tokens, on small synthetic models whose heads are
+  long          prove --quick behind a prompt of some 2,700 tokens, on small synthetic models whose heads are
                 those of large ones: there attention reads pages through rings
   portable      conformance with few trials, and prove --quick, with --kernels portable's code
   bench         w1, w2, w4, w8, w16 and pp512 of each model
@@ -34,7 +34,7 @@ PARTS = ["conformance", "sanitizer", "prove", "texts", "long", "portable", "benc
 TEXTS, TEXT_TOKENS, TEXT_THREADS = 20, 256, 4
 LONG_MODELS = ["synth:llama-tiny@q8_0,heads=16,kv_heads=8,head_dim=64,ctx=8192",
                "synth:llama-tiny@q4_0,heads=32,kv_heads=8,head_dim=128,ctx=8192"]
-LONG_CHARACTERS = 7000
+LONG_CHARACTERS = 3500  # some 2,700 tokens of these models
 
 
 class Run:
