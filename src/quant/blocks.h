@@ -90,20 +90,18 @@ inline constexpr int8_t kCodesIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -1
                                          1,    13,   25,  38,  53,  69,  89,  113};
 inline constexpr int8_t kCodesMXFP4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// The same looked up in two words, which code for a device can hold.
-struct CodeWords {
-  uint64_t low = 0, high = 0;
-  explicit constexpr CodeWords(const int8_t (&codes)[16]) {
-    for (int i = 0; i < 8; ++i) {
-      low |= uint64_t{static_cast<uint8_t>(codes[i])} << (8 * i);
-      high |= uint64_t{static_cast<uint8_t>(codes[i + 8])} << (8 * i);
-    }
-  }
-  constexpr int at(int index) const {
-    return static_cast<int8_t>((index < 8 ? low : high) >> (index % 8 * 8) & 255);
-  }
-};
-inline constexpr CodeWords kWordsIQ4{kCodesIQ4}, kWordsMXFP4{kCodesMXFP4};
+// The same in two words each, which code for a device has as constants (it has no tables).
+static constexpr uint64_t eight_codes(const int8_t* codes) {
+  uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) word |= uint64_t{static_cast<uint8_t>(codes[i])} << (8 * i);
+  return word;
+}
+inline constexpr uint64_t kLowIQ4 = eight_codes(kCodesIQ4), kHighIQ4 = eight_codes(kCodesIQ4 + 8);
+inline constexpr uint64_t kLowMXFP4 = eight_codes(kCodesMXFP4),
+                          kHighMXFP4 = eight_codes(kCodesMXFP4 + 8);
+static constexpr int code_of(uint64_t low, uint64_t high, int index) {
+  return static_cast<int8_t>((index < 8 ? low : high) >> (index % 8 * 8) & 255);
+}
 
 // d of a block of MXFP4: 2^(e - 128), half the E8M0 scale, because the codes are doubled. Subnormal
 // for e = 0 and 1; infinite for e = 255, E8M0's NaN.
@@ -188,10 +186,10 @@ static constexpr int code(const BlockQ8_0& b, int i) {
   return b.qs[i];
 }
 static constexpr int code(const BlockIQ4_NL& b, int i) {
-  return kWordsIQ4.at(b.qs[i % 16] >> (i / 16 * 4) & 15);
+  return code_of(kLowIQ4, kHighIQ4, b.qs[i % 16] >> (i / 16 * 4) & 15);
 }
 static constexpr int code(const BlockMXFP4& b, int i) {
-  return kWordsMXFP4.at(b.qs[i % 16] >> (i / 16 * 4) & 15);
+  return code_of(kLowMXFP4, kHighMXFP4, b.qs[i % 16] >> (i / 16 * 4) & 15);
 }
 static constexpr int code(const BlockQ2_K& b, int i) {
   return b.qs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
@@ -213,7 +211,7 @@ static constexpr int code(const BlockQ6_K& b, int i) {
   return (low | high << 4) - 32;
 }
 static constexpr int code(const BlockIQ4_XS& b, int i) {
-  return kWordsIQ4.at(b.qs[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4) & 15);
+  return code_of(kLowIQ4, kHighIQ4, b.qs[i / 32 * 16 + i % 16] >> (i / 16 % 2 * 4) & 15);
 }
 
 // The integers of the law's products (weight-types.md, "In the product") never pass int32, in any

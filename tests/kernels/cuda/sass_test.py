@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What the compiler made of the CUDA kernels: the roundings of each, and no local memory.
+"""What the compiler made of the CUDA kernels: the roundings of each, no local memory, no traps.
 
 A fused multiply-add where the source has none would change bits, and only a device could show it. So the
 machine code's FFMA, FMUL, FADD (and their binary64 forms) of every kernel must be those of a committed
-table, and no kernel may keep registers in local memory. A change to a kernel changes its row: look at what
+table, no kernel may keep registers in local memory, and none may have a trap: the compiler puts one where the
+source reads what a device has not, a constant of the host by its address for instance. A change to a kernel changes its row: look at what
 came and went, then --write. The table belongs to one version of nvcc; another says so and skips.
 
     sass_test.py --object kernels.cu.o --nvcc nvcc --table sass_counts.txt [--write]
@@ -17,7 +18,7 @@ import sys
 from pathlib import Path
 
 ROUNDING = ["FFMA", "FMUL", "FADD", "DFMA", "DMUL", "DADD"]
-LOCAL = ["LDL", "STL"]
+FORBIDDEN = ["LDL", "STL", "BPT"]
 VALUE = r"L(?:[a-z]|NS\w*?_\d+[A-Za-z]+E)(\d+)E"
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE here
 
@@ -84,7 +85,7 @@ def main():
             print(f"cuobjdump found no kernels in {path}: {done.stderr.strip()}")
             return 1
         kernels.update(found)
-    bad = [f"{name}: {counts[op]} {op}" for name, counts in sorted(kernels.items()) for op in LOCAL if counts[op]]
+    bad = [f"{name}: {counts[op]} {op}" for name, counts in sorted(kernels.items()) for op in FORBIDDEN if counts[op]]
     lines = [f"# nvcc {version}, sm_90", f"# {'kernel':<26} " + " ".join(f"{op:>5}" for op in ROUNDING)]
     lines += [row(name, counts) for name, counts in sorted(kernels.items())]
     if options.write:
@@ -100,7 +101,7 @@ def main():
     for name, counts in kernels.items():
         if row(name, counts + collections.Counter(FFMA=1)) in known:
             bad.append(f"control: an FFMA more in {name} is not seen")
-    print("\n".join(bad) if bad else f"{len(kernels)} kernels: roundings as in the table, no local memory")
+    print("\n".join(bad) if bad else f"{len(kernels)} kernels: roundings as in the table, no local memory, no traps")
     return 1 if bad else 0
 
 
