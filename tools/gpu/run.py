@@ -7,8 +7,9 @@ In a folder made by pack.sh, in this order, each part within its own time:
   prove         prove --device cuda --against cpu --quick on each model
   texts         20 texts of the suite, 256 tokens each, greedy and at temperature 0.8: ids, logits rows and KV
                 pages as the CPU's, on each model
-  long          prove --quick behind a prompt of some 2,700 tokens, on small synthetic models whose heads are
-                those of large ones: there attention reads pages through rings
+  long          run, plainly and with drafts, greedy and at temperature 1, behind a prompt of some 2,700 tokens, on
+                small synthetic models whose heads are those of large ones, where attention reads pages through
+                rings: ids as the CPU's
   portable      conformance with few trials, and prove --quick, with --kernels portable's code
   bench         w1, w2, w4, w8, w16 and pp512 of each model
 Prints one Markdown table last, and keeps every part's whole output in --out. Exit code 1 when a part
@@ -34,6 +35,7 @@ PARTS = ["conformance", "sanitizer", "prove", "texts", "long", "portable", "benc
 TEXTS, TEXT_TOKENS, TEXT_THREADS = 20, 256, 4
 LONG_MODELS = ["synth:llama-tiny@q8_0,heads=16,kv_heads=8,head_dim=64,ctx=8192",
                "synth:llama-tiny@q4_0,heads=32,kv_heads=8,head_dim=128,ctx=8192"]
+LONG_TOKENS = 96
 LONG_CHARACTERS = 3500  # some 2,700 tokens of these models
 
 
@@ -157,15 +159,20 @@ def suite_prompts():
 
 def long(run):
     text = " ".join(prompt["text"] for prompt in suite_prompts())[:LONG_CHARACTERS]
+    drafts = ["--spec-type", "suffix", "--spec-draft-n-max", "7"]
     for model in LONG_MODELS:
-        code, out, seconds = run.command(
-            f"long-{re.sub(r'[^A-Za-z0-9_.-]', '-', model)}",
-            [HERE / "bin/lockstep", "prove", "-m", model, "--device", "cuda", "--against", "cpu", "-p", text, "--quick"], 200)
-        lines = re.findall(r"\d+/\d+ identical", out)
-        run.add("long", f"{model}: prompt of {len(text)} characters, prove --against cpu --quick",
-                f"{lines[-1] if lines else 'no verdict'}, {verdict(code, seconds)}", None if code is None else code == 0)
-        if code:
-            tail(out)
+        for temperature in ("0", "1"):
+            hashes = {}
+            for device, more in (("cpu", []), ("cuda", []), ("cuda", drafts)):
+                code, out, _ = run.command(
+                    f"long-{len(run.rows)}-{device}-{len(more)}",
+                    [HERE / "bin/lockstep", "run", "-m", model, "--device", device, "-p", text, "-n", str(LONG_TOKENS),
+                     "--temp", temperature, "-s", "1", "--json", *more], 60)
+                found = re.search(r'"token_sha256": "([0-9a-f]{64})"', out)
+                hashes[device, len(more)] = found[1] if code == 0 and found else f"exit {code}"
+            same = len(set(hashes.values())) == 1 and re.fullmatch("[0-9a-f]{64}", hashes["cpu", 0])
+            run.add("long", f"{model}: {len(text)} characters, {LONG_TOKENS} tokens at T={temperature}, plain and drafts of 7",
+                    "the CPU's ids" if same else f"not the same: {hashes}", bool(same))
 
 
 def portable(run, options):
