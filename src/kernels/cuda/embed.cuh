@@ -15,7 +15,7 @@ template <typename Block>
 __device__ inline float block_value(const Block& b, int i) {
   const auto x = static_cast<float>(quant::code(b, i));
   if constexpr (std::is_same_v<Block, quant::BlockMXFP4>) {
-    return math::f32_from_bits(b.e == 0 ? 0x00400000u : uint32_t{b.e} << 23) * 0.5f * x;
+    return quant::scale_mxfp4(b.e) * x;
   } else {
     const float d = half_to_float(b.d);
     if constexpr (std::is_same_v<Block, quant::BlockQ2_K>) {
